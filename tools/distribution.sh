@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: tools/distribution.sh JARS DIST JAVA_HOME
+#
+# Assembles the distribution from what has been built; part of the Maven build, which has put the jars into JARS.
+# README.md beside this file says what is where. It is made beside the old one and renamed into its place: programs that
+# run from that one keep their files.
+set -eu
+
+jars=$1 dist=$2 java_home=$3
+tools=$(cd "$(dirname "$0")" && pwd -P)
+root=$(dirname "$tools")
+new=$dist.new
+trap 'rm -rf "$new"' EXIT
+
+# $1: file, $2: where to. What is not built yet is left out, so that a part can be worked on without the others.
+put()
+{
+	if [ -e "$1" ]; then
+		mkdir -p "$(dirname "$2")"
+		cp -p "$1" "$2"
+	else
+		echo "distribution: ${1#"$root"/} is missing" >&2
+	fi
+}
+
+rm -rf "$new"
+mkdir -p "$new/bin" "$new/lib"
+cp -p "$jars"/*.jar "$new/lib"
+# The next build copies them again; a jar that is no longer needed must not stay.
+rm -rf "$jars"
+
+put "$root/test-fabric/target/test-fabric.jar" "$new/lib/test-fabric.jar"
+put "$root/native/build/libshadowverbs.so" "$new/lib/libshadowverbs.so"
+put "$root/native/restore-init/target/shadowverbs-restore-init" "$new/bin/shadowverbs-restore-init"
+put "$root/native/restore-init/target/libshadowverbs-criu.so" "$new/lib/libshadowverbs-criu.so"
+put "$root/test-fabric/hca/build/lib/libibverbs.so.1" "$new/fabric/libibverbs.so.1"
+for program in "$root"/test-fabric/hca/build/bin/* "$root"/test-fabric/programs/build/* \
+	"$root"/test-fabric/*/target/bin/*; do
+	if [ -f "$program" ] && [ -x "$program" ]; then
+		put "$program" "$new/programs/${program##*/}"
+	fi
+done
+put "$tools/launcher.sh" "$new/bin/shadowverbs"
+echo "$java_home" >"$new/lib/java-home"
+
+# The rank's class path has what a rank needs and no more: neither Jackson nor Chronicle Map.
+rank_classes=
+for jar in shadow-driver verbs-bindings id-translation pubsub-coordinator; do
+	rank_classes=$rank_classes${rank_classes:+:}$dist/lib/$jar.jar
+done
+{
+	echo "-Djava.class.path=$rank_classes"
+	cat "$tools/rank.options"
+} >"$new/lib/rank.options"
+all_classes=
+for jar in "$new"/lib/*.jar; do
+	all_classes=$all_classes${all_classes:+:}$dist/lib/${jar##*/}
+done
+for kind in command service; do
+	{
+		echo "-Djava.class.path=$all_classes"
+		cat "$tools/$kind.options"
+	} >"$new/lib/$kind.options"
+done
+
+rm -rf "$dist.old"
+[ ! -e "$dist" ] || mv "$dist" "$dist.old"
+mv "$new" "$dist"
+rm -rf "$dist.old"
+"$tools/train.sh" "$dist"
+# Last: what has this file is whole.
+"$tools/sources.sh" >"$dist/sources"

@@ -1,0 +1,16 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# The command of the distribution: dist/bin/shadowverbs.
+
+home=$(dirname "$(dirname "$(readlink -f "$0")")")
+java=$(cat "$home/lib/java-home")/bin/java
+if [ ! -x "$java" ]; then
+	echo "shadowverbs: no JDK any more at ${java%/bin/java}, with which this was built: build again" >&2
+	exit 1
+fi
+case ${1-} in
+coordinator | agent | restart) kind=service ;;
+*) kind=command ;;
+esac
+exec "$java" "@$home/lib/$kind.options" -Dshadowverbs.home="$home" org.shadowverbs.coordinator.cli.Main "$@"
