@@ -1,0 +1,51 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# usage: JEXTRACT=/path/to/jextract verbs-bindings/generate.sh
+#
+# Makes the bindings anew: org.shadowverbs.bindings.verbs from the system's infiniband/verbs.h and
+# org.shadowverbs.bindings.abi from native/include/shadowverbs.h. To be run when one of the headers has changed; the
+# result is committed. Needs a jextract built with libclang 14: what newer ones make of verbs.h does not compile.
+set -eu
+
+cd "$(dirname "$0")"
+: "${JEXTRACT:?name the jextract tool in JEXTRACT}"
+sources=src/main/java
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# What jextract cannot express and nobody calls: reported by it at each run.
+run_jextract()
+{
+	"$JEXTRACT" "$@" 2>"$work/messages" || { cat "$work/messages" >&2; exit 1; }
+	grep -v 'warning: Skipping \(sigevent\|__clang_max_align_nonce2\|_compat_ibv_port_attr\|sv_keymap\) ' \
+		"$work/messages" >&2 || true
+}
+
+# $1: package, $2: includes, $3: library, $4...: header and its options
+bind()
+{
+	package=$1 includes=$2 library=$3
+	shift 3
+	run_jextract --output "$work/java" --target-package "$package" --library ":$library" "@$includes" "$@"
+	folder=$(echo "$package" | tr . /)
+	rm -rf "${sources:?}/$folder"
+	# The library is opened when a function is looked up, not when a constant or a layout is: those are of use, in tests
+	# for one, where the library is not.
+	sed -i 's/SymbolLookup\.libraryLookup("[^"]*", LIBRARY_ARENA)/((SymbolLookup) name -> &.find(name))/' \
+		"$work/java/$folder"/*_h.java
+	mkdir -p "$sources/$folder"
+	mv "$work/java/$folder"/*.java "$sources/$folder"
+}
+
+# Everything that our own header defines, and the one struct of verbs.h that it holds by value. sv_keymap is opaque.
+run_jextract --dump-includes "$work/all.includes" -I ../native/include ../native/include/shadowverbs.h
+{
+	sed -n 's|^\(--include-[a-z]* [^ ]*\) *# header: .*/native/include/shadowverbs.h$|\1|p' "$work/all.includes" |
+		grep -v -w 'SHADOWVERBS_H\|struct sv_keymap'
+	echo "--include-struct ibv_qp_cap"
+} | LC_ALL=C sort >shadowverbs.includes
+
+bind org.shadowverbs.bindings.verbs verbs.includes libibverbs.so.1 /usr/include/infiniband/verbs.h
+bind org.shadowverbs.bindings.abi shadowverbs.includes libshadowverbs.so -I ../native/include \
+	../native/include/shadowverbs.h
