@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The boundary between the two halves of a rank: the preload library (C, the data plane: mechanism) and the shadow
+ * driver (Java, the control plane: policy), both in the application's process. Everything that both sides see is
+ * here and nowhere else; jextract turns this file into org.shadowverbs.bindings.abi.
+ *
+ * Terms. "Virtual" is what the application holds: structs from our address range, virtual ids. "Real" is what the
+ * verbs library of this host made. A pointer parameter named v... is virtual, real... is real.
+ *
+ * Threads. Functions marked [gate closed] may be called only by the driver's checkpoint thread between sv_gate_close
+ * and sv_gate_open. All others may be called by any driver thread; the driver serialises calls on one object.
+ *
+ * Errors. Functions that return int return 0 or an errno value (never -1), unless they say otherwise.
+ */
+#ifndef SHADOWVERBS_H
+#define SHADOWVERBS_H
+
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#define SV_ABI_VERSION 1
+
+/* ---- The mailbox: control verbs on their way from an application thread to a driver thread ------------------- */
+
+#define SV_MAILBOX_SLOTS 64
+#define SV_REQUEST_ARGS 10
+
+/*
+ * One control verb. `arg` holds the verb's parameters in the order of its manual page: pointers as the application
+ * gave them (virtual objects, attribute structs in the application's memory, to be read and written in place) and
+ * integers, sign-extended. `result` is the pointer the verb returns, or 0; `err` is 0 or the errno value. For verbs
+ * that return int, the wrapper returns `err` (or -1 with errno set, where the manual page says so).
+ */
+enum sv_op {
+	SV_OP_OPEN_DEVICE = 1,		/* vdevice -> context */
+	SV_OP_CLOSE_DEVICE,		/* context */
+	SV_OP_QUERY_DEVICE,		/* context, struct ibv_device_attr * */
+	SV_OP_QUERY_DEVICE_EX,		/* context, const input *, struct ibv_device_attr_ex *, size_t attr_size */
+	SV_OP_QUERY_PORT,		/* context, port, struct ibv_port_attr *, size_t attr_size */
+	SV_OP_QUERY_GID,		/* context, port, index, union ibv_gid * */
+	SV_OP_QUERY_GID_EX,		/* context, port, index, struct ibv_gid_entry *, flags, entry_size */
+	SV_OP_QUERY_GID_TABLE,		/* context, entries *, max_entries, flags, entry_size; result = count, err */
+	SV_OP_QUERY_PKEY,		/* context, port, index, uint16_t * */
+	SV_OP_GET_PKEY_INDEX,		/* context, port, pkey; result = index, err */
+	SV_OP_ALLOC_PD,			/* context -> pd */
+	SV_OP_DEALLOC_PD,		/* pd */
+	SV_OP_REG_MR,			/* pd, addr, length, iova, access -> mr */
+	SV_OP_REREG_MR,			/* mr, flags, pd, addr, length, access; result = ibv_rereg_mr's return value */
+	SV_OP_DEREG_MR,			/* mr */
+	SV_OP_CREATE_COMP_CHANNEL,	/* context -> channel */
+	SV_OP_DESTROY_COMP_CHANNEL,	/* channel */
+	SV_OP_CREATE_CQ,		/* context, cqe, cq_context, channel, comp_vector -> cq */
+	SV_OP_CREATE_CQ_EX,		/* context, struct ibv_cq_init_attr_ex * -> cq_ex */
+	SV_OP_RESIZE_CQ,		/* cq, cqe */
+	SV_OP_DESTROY_CQ,		/* cq */
+	SV_OP_CREATE_QP,		/* pd, struct ibv_qp_init_attr * -> qp (attr->cap is updated) */
+	SV_OP_CREATE_QP_EX,		/* context, struct ibv_qp_init_attr_ex * -> qp */
+	SV_OP_QUERY_QP,			/* qp, attr *, attr_mask, init_attr * */
+	SV_OP_MODIFY_QP,		/* qp, attr *, attr_mask */
+	SV_OP_DESTROY_QP,		/* qp */
+	SV_OP_CREATE_SRQ,		/* pd, struct ibv_srq_init_attr * -> srq */
+	SV_OP_MODIFY_SRQ,		/* srq, attr *, mask */
+	SV_OP_QUERY_SRQ,		/* srq, attr * */
+	SV_OP_DESTROY_SRQ,		/* srq */
+	SV_OP_CREATE_AH,		/* pd, attr * -> ah */
+	SV_OP_DESTROY_AH,		/* ah */
+	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
+	SV_OP_COUNT
+};
+
+enum sv_request_state {
+	SV_REQUEST_FREE = 0,
+	SV_REQUEST_CLAIMED,		/* an application thread is filling it */
+	SV_REQUEST_SUBMITTED,		/* waiting for a driver thread */
+	SV_REQUEST_TAKEN,		/* a driver thread works on it */
+	SV_REQUEST_ANSWERED		/* result and err are valid; the application thread frees the slot */
+};
+
+struct sv_request {			/* 128 bytes, aligned to 128 */
+	uint32_t state;			/* enum sv_request_state; a futex word, written atomically by C alone */
+	uint32_t op;			/* enum sv_op */
+	int32_t err;
+	int32_t tid;			/* kernel thread id of the caller, for messages */
+	uint64_t result;
+	uint64_t arg[SV_REQUEST_ARGS];
+	uint64_t reserved[3];
+};
+
+/* Base of the array of SV_MAILBOX_SLOTS requests. Constant for the life of the process. */
+struct sv_request *sv_mailbox(void);
+/* Blocks up to timeout_ms (-1: for ever) for a submitted request, takes it, returns its slot; -1: none came. */
+int sv_mailbox_take(int timeout_ms);
+/* Publishes result and err of a taken slot and wakes its caller. */
+void sv_mailbox_answer(int slot);
+
+int sv_abi_version(void);
+/* Called once by the driver when it is ready to take requests (err 0) or has failed to start (errno value). */
+void sv_driver_ready(int err);
+/* One line on stderr, prefixed "shadowverbs: "; written with one write(2). */
+void sv_say(const char *line);
+
+/* ---- The gate ----------------------------------------------------------------------------------------------- */
+
+/*
+ * on != 0: from now on an error completion that an application thread polls is kept (see sv_qp_errors_withdraw) and
+ * the thread waits at the gate. Completions before it are still delivered.
+ */
+void sv_gate_announce(int on);
+
+struct sv_gate_report {			/* who still is inside a verb when the deadline passed */
+	int32_t tid;
+	int32_t inside;			/* number of threads inside */
+	char verb[40];			/* name of the verb that thread tid is in */
+};
+
+/*
+ * Closes the gate: every thread inside a verb finishes it, every later call waits at its beginning. Threads that sleep
+ * in ibv_get_cq_event, ibv_get_async_event or wait for acknowledgements are outside the gate. Returns 0 or ETIMEDOUT
+ * with *report filled (the gate is then open again).
+ */
+int sv_gate_close(int64_t timeout_ns, struct sv_gate_report *report);
+/* Opens the gate, ends the announcement, and wakes every sleeper that may have missed an event. */
+void sv_gate_open(void);
+
+/* ---- Ids ---------------------------------------------------------------------------------------------------- */
+
+/*
+ * virtual = real XOR mask, unless an exception says otherwise. Masks are 0 (identity) or, with
+ * SHADOWVERBS_IDS=scrambled, constants that are the same in every rank. Set once, before the first object is created.
+ */
+struct sv_masks {
+	uint32_t qp_num;		/* 24 bits */
+	uint32_t key;			/* lkey and rkey */
+	uint16_t lid;
+	uint16_t reserved;
+};
+void sv_set_masks(const struct sv_masks *masks);
+
+/*
+ * An immutable hash table of exceptions virtual key -> real key. Built by the driver at REATTACH, handed to objects,
+ * freed when no object refers to it.
+ */
+struct sv_keymap;
+struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *real_keys, uint32_t count);
+void sv_keymap_free(struct sv_keymap *map);
+
+/* ---- Objects ------------------------------------------------------------------------------------------------ */
+
+/*
+ * Creation is in three steps, so that a real object can carry the pointer of its virtual one as its context
+ * (qp_context, cq_context: how events find their way back): *_alloc reserves the virtual struct; the driver creates the
+ * real object; *_open fills in what the application sees. *_bind(v, NULL) detaches, *_bind(v, real) re-attaches. *_free
+ * ends the virtual object (poisons it). *_alloc returns NULL when out of memory.
+ */
+
+/* The virtual device that stands for a real one of the same name (made when missing; lives as long as the process). */
+struct ibv_device *sv_device_for(struct ibv_device *real);
+/* The real device bound to a virtual one, or NULL while detached. */
+struct ibv_device *sv_device_real(struct ibv_device *vdevice);
+void sv_device_bind(struct ibv_device *vdevice, struct ibv_device *real);
+
+struct ibv_context *sv_context_alloc(struct ibv_device *vdevice);
+int sv_context_open(struct ibv_context *vcontext, struct ibv_context *real);
+/* Rebinding moves the real async_fd in and out of the application's async_fd, an epoll descriptor of ours. */
+int sv_context_bind(struct ibv_context *vcontext, struct ibv_context *real);
+/* Exceptions of this context's own lkeys, or NULL. [gate closed] */
+void sv_context_set_lkeys(struct ibv_context *vcontext, const struct sv_keymap *map);
+void sv_context_free(struct ibv_context *vcontext);
+
+struct ibv_pd *sv_pd_alloc(struct ibv_context *vcontext);
+void sv_pd_bind(struct ibv_pd *vpd, struct ibv_pd *real);
+void sv_pd_free(struct ibv_pd *vpd);
+
+/* addr and length as the application sees them; lkey and rkey virtual. */
+struct ibv_mr *sv_mr_alloc(struct ibv_pd *vpd, void *addr, uint64_t length, uint32_t vlkey, uint32_t vrkey);
+void sv_mr_bind(struct ibv_mr *vmr, struct ibv_mr *real);
+void sv_mr_free(struct ibv_mr *vmr);
+
+struct ibv_comp_channel *sv_channel_alloc(struct ibv_context *vcontext);
+int sv_channel_bind(struct ibv_comp_channel *vchannel, struct ibv_comp_channel *real);
+void sv_channel_free(struct ibv_comp_channel *vchannel);
+
+struct sv_cq_spec {
+	struct ibv_comp_channel *channel;	/* virtual, or NULL */
+	void *cq_context;			/* the application's */
+	int32_t cqe;				/* what the application sees */
+	int32_t extended;			/* 1: the virtual struct is an ibv_cq_ex */
+	uint64_t wc_flags;			/* of an extended CQ */
+};
+struct ibv_cq *sv_cq_alloc(struct ibv_context *vcontext);
+int sv_cq_open(struct ibv_cq *vcq, const struct sv_cq_spec *spec);
+/* Binding re-arms the notification that the application had asked for and that was not yet delivered. */
+int sv_cq_bind(struct ibv_cq *vcq, struct ibv_cq *real);
+/* Notes the size after ibv_resize_cq. */
+void sv_cq_resized(struct ibv_cq *vcq, int cqe);
+void sv_cq_free(struct ibv_cq *vcq);
+
+struct sv_qp_spec {
+	struct ibv_cq *send_cq;			/* virtual */
+	struct ibv_cq *recv_cq;			/* virtual */
+	struct ibv_srq *srq;			/* virtual, or NULL */
+	void *qp_context;			/* the application's */
+	struct ibv_qp_cap cap;			/* what the application sees: the real max_send_wr less one (the marker's) */
+	uint32_t qp_type;			/* enum ibv_qp_type */
+	uint32_t sq_sig_all;
+	uint32_t vqp_num;
+	uint32_t extended;			/* 1: ibv_qp_to_qp_ex works on it */
+	uint64_t send_ops_flags;		/* of an extended QP */
+};
+struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd);
+int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec);
+void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real);
+/* Tells C the QP's new state after a successful modify. RESET empties logs, counters and its virtual completions. */
+void sv_qp_state(struct ibv_qp *vqp, int state);
+/* The peer as the application knows it (virtual), for work completions; called at the transition to RTR. */
+void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid);
+/* Exceptions of the peer's rkeys, or NULL. [gate closed], or before the QP's RTR */
+void sv_qp_set_rkeys(struct ibv_qp *vqp, const struct sv_keymap *map);
+/* Also removes the QP's completions from its virtual completion queues. */
+void sv_qp_free(struct ibv_qp *vqp);
+
+/* The real object behind a virtual one, or NULL while detached; the pointer itself when it is not one of ours. */
+void *sv_real(void *virtual_object);
+
+/* ---- Verbs that exist only as inline functions or macros, on real objects ------------------------------------ */
+
+int sv_real_query_port(struct ibv_context *real, uint8_t port, struct ibv_port_attr *attr);
+int sv_real_query_device_ex(struct ibv_context *real, struct ibv_device_attr_ex *attr);
+/* ibv_reg_mr or ibv_reg_mr_iova2, whichever the macro in verbs.h would take. */
+struct ibv_mr *sv_real_reg_mr(struct ibv_pd *real, void *addr, uint64_t length, uint64_t iova, uint32_t access);
+
+/* ---- Drain [gate closed] ------------------------------------------------------------------------------------ */
+
+/*
+ * Where one reliable connection stands, as its own end knows it. Counts run from the QP's last RESET and go on over any
+ * number of checkpoints, so the two ends' counts belong together.
+ */
+struct sv_bookmark {
+	uint64_t posted;		/* send requests posted */
+	uint64_t retired;		/* of these, known to have taken effect: always a prefix */
+	uint64_t consumers;		/* posted send requests that consume a receive at the peer (SEND*, WRITE_WITH_IMM) */
+	uint64_t received;		/* receives consumed here by the peer's messages, landed ones included */
+	uint64_t receives;		/* own receives posted and not yet consumed (of this QP, not of an SRQ) */
+	uint64_t last_signaled;		/* position after the last posted request that will complete by itself; 0: none */
+	int32_t send_error;		/* enum ibv_wc_status of the first kept error completion of the send queue, or 0 */
+	int32_t recv_error;		/* likewise of the receive queue */
+	uint64_t send_error_at;		/* its position in the send queue */
+	uint32_t marker;		/* 0: none posted, 1: posted, 2: completed, 3: completed in error */
+	uint32_t landings;		/* landing receives posted and not yet consumed */
+};
+void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark);
+
+/*
+ * Moves all completions of the real CQ into the virtual one, and retires the log entries they prove. Returns the number
+ * moved (markers and landings included), or a negative errno value.
+ */
+int sv_cq_drain(struct ibv_cq *vcq);
+
+/* One request in the send log. Positions count from 0 at the last RESET. */
+struct sv_sent {
+	uint64_t position;
+	uint64_t length;		/* bytes of payload */
+	uint32_t opcode;		/* enum ibv_wr_opcode */
+	uint32_t signaled;
+	uint32_t ordinal;		/* among the posted consumers, from 1; 0: not a consumer */
+	uint32_t reserved;
+};
+/* EINVAL: position is not in [retired, posted). */
+int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent);
+
+/*
+ * Retires all send requests before position, proven to have taken effect by other means than their own completion (a
+ * counted receive at the peer). Signaled ones among them get a successful completion in the virtual CQ.
+ */
+int sv_qp_retire(struct ibv_qp *vqp, uint64_t position);
+
+/* Posts the signaled zero-length RDMA WRITE that completes after all before it. EBUSY: one is outstanding. */
+int sv_qp_post_marker(struct ibv_qp *vqp);
+
+/*
+ * Posts a receive of ours of up to length bytes at a QP whose own receives are used up. The message that consumes it
+ * is kept, counted as received, and given to the application's next receive request.
+ */
+int sv_qp_post_landing(struct ibv_qp *vqp, uint64_t length);
+
+/*
+ * What becomes of kept error completions. Withdraw: they were caused by the checkpoint and their requests took no
+ * effect: completions vanish, requests stay in the log from the first one on (all before it are retired). Deliver: they
+ * are the application's own and stay in the virtual CQ; the requests are retired.
+ */
+int sv_qp_errors_withdraw(struct ibv_qp *vqp);
+int sv_qp_errors_deliver(struct ibv_qp *vqp);
+
+/* Takes and acknowledges all real events of a channel or context, keeping them for the application. */
+int sv_channel_drain(struct ibv_comp_channel *vchannel);
+int sv_context_drain(struct ibv_context *vcontext);
+
+/* ---- Replay [gate closed] ----------------------------------------------------------------------------------- */
+
+/* Posts the receives (sends) in the log to the real QP, in order. On error *position tells how far it came. */
+int sv_qp_replay_receives(struct ibv_qp *vqp, uint64_t *position);
+int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position);
+/*
+ * For a QP whose peer is gone: every request in the send log completes in error (the first with RETRY_EXC_ERR, the rest
+ * flushed), every receive is flushed.
+ */
+int sv_qp_fail(struct ibv_qp *vqp);
+
+/* ---- Descriptors -------------------------------------------------------------------------------------------- */
+
+/* Blocks in read(2) on the verdict pipe until a line or end of file; returns its length, 0 at EOF, or -errno. */
+int sv_read_line(int fd, char *line, int size);
+
+#endif

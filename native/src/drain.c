@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Draining, for the driver, with the gate closed: from the real completion queue to the virtual one, what each
+ * completion proves, markers, and what becomes of errors. When and in what order is the driver's business.
+ */
+#include "build.h"
+#include "drain.h"
+#include "kept.h"
+#include "landing.h"
+
+#define POLL_BATCH 16
+
+static void raise_to(uint64_t *position, uint64_t to)
+{
+	if (*position < to)
+		*position = to;
+}
+
+/* An armed queue has got a completion: its event must come, if the real one does not. */
+static void note_event(struct sv_cq *cq, const struct ibv_wc *wc)
+{
+	uint32_t armed = sv_load(&cq->armed);
+
+	/* Whether a message was solicited a completion does not say; an event too many does no harm. */
+	if (armed == SV_ARMED_ANY || (armed == SV_ARMED_SOLICITED && (wc->status || (wc->opcode & IBV_WC_RECV))))
+		sv_store(&cq->event_due, 1);
+}
+
+static void keep(struct sv_cq *cq, struct sv_qp *qp, enum sv_queue queue, uint64_t position, const struct ibv_wc *wc,
+		 bool held)
+{
+	struct sv_completion completion = {
+		.wc = *wc,
+		.qp = qp,
+		.position = position,
+		.queue = queue,
+		.held = held,
+	};
+
+	if (queue == SV_QUEUE_SEND) {
+		completion.wc.wr_id = sv_send_entry(qp, position)->wr_id;
+		completion.wc.src_qp = 0;
+		completion.wc.slid = 0;
+	} else {
+		completion.wc.wr_id = sv_recv_entry(qp, position)->wr_id;
+		completion.wc.src_qp = qp->rq.peer_qp_num;
+		completion.wc.slid = qp->rq.peer_lid;
+	}
+	completion.wc.qp_num = qp->v.qp_num;
+	sv_kept_append(cq, &completion);
+	note_event(cq, wc);
+}
+
+void sv_keep_made(struct sv_cq *cq, struct sv_qp *qp, enum sv_queue queue, uint64_t position, const struct ibv_wc *wc)
+{
+	keep(cq, qp, queue, position, wc, false);
+}
+
+static int keep_send(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc)
+{
+	struct sv_send_queue *sq = &qp->sq;
+	uint64_t position = sv_widen(sq->posted, sv_position_of(sq->credit, sq->base, sq->mask, SV_ID_SLOT(wc->wr_id)));
+
+	/* Proven before by other means, and completed then. */
+	if (position < qp->send_retired)
+		return 0;
+	if (wc->status == IBV_WC_SUCCESS) {
+		qp->send_retired = position + 1;
+	} else if (!qp->send_error) {
+		qp->send_error = wc->status;
+		qp->send_error_at = position;
+	}
+	keep(cq, qp, SV_QUEUE_SEND, position, wc, wc->status != IBV_WC_SUCCESS);
+	return 1;
+}
+
+static int keep_recv(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc)
+{
+	struct sv_recv_queue *rq = &qp->rq;
+	uint64_t position = sv_widen(rq->posted, sv_position_of(rq->credit, rq->base, rq->mask, SV_ID_SLOT(wc->wr_id)));
+
+	if (position < qp->recv_retired)
+		return 0;
+	if (wc->status == IBV_WC_SUCCESS) {
+		qp->recv_retired = position + 1;
+	} else if (!qp->recv_error) {
+		qp->recv_error = wc->status;
+		qp->recv_error_at = position;
+	}
+	keep(cq, qp, SV_QUEUE_RECV, position, wc, wc->status != IBV_WC_SUCCESS);
+	return 1;
+}
+
+static void marker_completed(struct sv_qp *qp, const struct ibv_wc *wc)
+{
+	qp->marker = wc->status == IBV_WC_SUCCESS ? 2 : 3;
+	if (qp->marker == 2)
+		raise_to(&qp->send_retired, qp->marker_at);
+}
+
+int sv_keep(struct sv_cq *cq, const struct ibv_wc *wc)
+{
+	uint64_t id = wc->wr_id;
+	struct sv_qp *qp = sv_qp_at(SV_ID_INDEX(id));
+
+	if (SV_ID_SAME_QUEUE(id, qp->sq.id))
+		return keep_send(cq, qp, wc);
+	if (SV_ID_SAME_QUEUE(id, qp->rq.id))
+		return keep_recv(cq, qp, wc);
+	return sv_keep_own(wc);
+}
+
+int sv_keep_own(const struct ibv_wc *wc)
+{
+	uint64_t id = wc->wr_id;
+	struct sv_qp *qp = sv_qp_at(SV_ID_INDEX(id));
+
+	if (!SV_ID_SAME_QUEUE(id, qp->sq.id | SV_ID(0, SV_ID_INTERNAL, 0)))
+		return 0;
+	if (SV_ID_SLOT(id) == SV_INTERNAL_MARKER)
+		marker_completed(qp, wc);
+	else
+		sv_landing_completed(qp, wc);
+	return 1;
+}
+
+int sv_cq_drain(struct ibv_cq *vcq)
+{
+	struct sv_cq *cq = sv_cq_of(vcq);
+	struct ibv_wc wc[POLL_BATCH];
+	int moved = 0, got;
+
+	do {
+		int err = sv_kept_reserve(cq, POLL_BATCH);
+
+		if (err)
+			return -err;
+		got = cq->poll(cq->real, POLL_BATCH, wc);
+		if (got < 0)
+			return -EIO;
+		for (int i = 0; i < got; i++)
+			moved += sv_keep(cq, &wc[i]);
+	} while (got == POLL_BATCH);
+	sv_kept_remove(cq, 0);		/* gives the memory back if nothing came */
+	return moved;
+}
+
+/* ---- Where a queue pair stands ---------------------------------------------------------------------------------- */
+
+/* A completion that the application has seen was of a signaled request, so the one just before `credit` was. */
+static uint64_t last_signaled(const struct sv_qp *qp)
+{
+	uint64_t position = qp->sq.posted, credit = sv_widen(qp->sq.posted, qp->sq.credit);
+
+	while (position > credit && !sv_signaled(qp, sv_send_entry(qp, position - 1)))
+		position--;
+	return position;
+}
+
+void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+	uint64_t recv_retired = sv_recv_retired(qp);
+
+	memset(bookmark, 0, sizeof(*bookmark));
+	bookmark->posted = qp->sq.posted;
+	bookmark->retired = sv_send_retired(qp);
+	bookmark->consumers = qp->sq.consumers;
+	bookmark->received = recv_retired - qp->recv_flushed - qp->recv_filled + qp->landed_total;
+	bookmark->receives = qp->rq.posted - recv_retired;
+	bookmark->last_signaled = last_signaled(qp);
+	bookmark->send_error = qp->send_error;
+	bookmark->recv_error = qp->recv_error;
+	bookmark->send_error_at = qp->send_error_at;
+	bookmark->marker = qp->marker;
+	bookmark->landings = qp->landings;
+}
+
+int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+	struct sv_sent_entry *entry = sv_send_entry(qp, position);
+
+	if (position < sv_send_retired(qp) || position >= qp->sq.posted)
+		return EINVAL;
+	memset(sent, 0, sizeof(*sent));
+	sent->position = position;
+	sent->length = entry->num_sge ? entry->sge.length : 0;
+	sent->opcode = entry->opcode;
+	sent->signaled = sv_signaled(qp, entry);
+	sent->ordinal = entry->ordinal;
+	return 0;
+}
+
+/* ---- Retiring and markers --------------------------------------------------------------------------------------- */
+
+static enum ibv_wc_opcode completion_opcode(unsigned opcode)
+{
+	switch (opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+		return IBV_WC_RDMA_WRITE;
+	case IBV_WR_RDMA_READ:
+		return IBV_WC_RDMA_READ;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+		return IBV_WC_COMP_SWAP;
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return IBV_WC_FETCH_ADD;
+	case IBV_WR_ATOMIC_WRITE:
+		return IBV_WC_ATOMIC_WRITE;
+	default:
+		return IBV_WC_SEND;
+	}
+}
+
+int sv_qp_retire(struct ibv_qp *vqp, uint64_t position)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+	struct sv_cq *cq = sv_cq_of(vqp->send_cq);
+	uint64_t from = sv_send_retired(qp);
+
+	if (position > qp->sq.posted)
+		return EINVAL;
+	if (position <= from)
+		return 0;
+	if (sv_kept_reserve(cq, position - from))
+		return ENOMEM;
+	for (; from < position; from++) {
+		struct sv_sent_entry *entry = sv_send_entry(qp, from);
+		struct ibv_wc wc = {
+			.status = IBV_WC_SUCCESS,
+			.opcode = completion_opcode(entry->opcode),
+			.byte_len = entry->num_sge ? entry->sge.length : 0,
+		};
+
+		if (sv_signaled(qp, entry))
+			keep(cq, qp, SV_QUEUE_SEND, from, &wc, false);
+	}
+	qp->send_retired = position;
+	sv_kept_remove(cq, 0);
+	return 0;
+}
+
+int sv_qp_post_marker(struct ibv_qp *vqp)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+	struct ibv_send_wr marker = {
+		.wr_id = qp->sq.id | SV_ID(0, SV_ID_INTERNAL, 0) | SV_INTERNAL_MARKER,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	}, *bad;
+	int err;
+
+	if (qp->marker == 1)
+		return EBUSY;
+	err = sv_context_of(vqp->context)->post_send(qp->sq.real, &marker, &bad);
+	if (!err) {
+		qp->marker = 1;
+		qp->marker_at = qp->sq.posted;
+	}
+	return err;
+}
+
+/* ---- Errors since ANNOUNCE -------------------------------------------------------------------------------------- */
+
+void sv_settle_error(struct sv_completion *completion)
+{
+	struct sv_qp *qp = completion->qp;
+
+	completion->held = 0;
+	if (completion->queue == SV_QUEUE_SEND) {
+		raise_to(&qp->send_retired, sv_widen(qp->sq.posted, completion->position) + 1);
+		qp->send_error = 0;
+	} else {
+		raise_to(&qp->recv_retired, sv_widen(qp->rq.posted, completion->position) + 1);
+		qp->recv_flushed++;
+		qp->recv_error = 0;
+	}
+}
+
+int sv_qp_errors_withdraw(struct ibv_qp *vqp)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	if (qp->send_error)
+		raise_to(&qp->send_retired, qp->send_error_at);
+	if (qp->recv_error)
+		raise_to(&qp->recv_retired, qp->recv_error_at);
+	sv_kept_purge_held(sv_cq_of(vqp->send_cq), qp);
+	sv_kept_purge_held(sv_cq_of(vqp->recv_cq), qp);
+	qp->send_error = qp->recv_error = 0;
+	return 0;
+}
+
+static void settle_all(struct sv_cq *cq, const struct sv_qp *qp)
+{
+	for (uint32_t at = cq->head; at != cq->tail; at++)
+		if (cq->kept[at].qp == qp && cq->kept[at].held)
+			sv_settle_error(&cq->kept[at]);
+}
+
+int sv_qp_errors_deliver(struct ibv_qp *vqp)
+{
+	settle_all(sv_cq_of(vqp->send_cq), sv_qp_of(vqp));
+	settle_all(sv_cq_of(vqp->recv_cq), sv_qp_of(vqp));
+	return 0;
+}

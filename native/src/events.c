@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "events.h"
+#include "arena.h"
+#include "thread.h"
+#include "thread.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+int sv_events_open(struct sv_events *events)
+{
+	struct epoll_event readable = { .events = EPOLLIN };
+
+	events->real_fd = -1;
+	pthread_mutex_init(&events->mutex, NULL);
+	events->fd = epoll_create1(EPOLL_CLOEXEC);
+	events->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+	if (events->fd < 0 || events->wake_fd < 0 ||
+	    epoll_ctl(events->fd, EPOLL_CTL_ADD, events->wake_fd, &readable)) {
+		int err = errno;
+
+		sv_events_close(events);
+		return err;
+	}
+	return 0;
+}
+
+void sv_events_close(struct sv_events *events)
+{
+	if (events->fd >= 0)
+		close(events->fd);
+	if (events->wake_fd >= 0)
+		close(events->wake_fd);
+	sv_block_free(events->kept, events->capacity * sizeof(*events->kept));
+	events->fd = events->wake_fd = events->real_fd = -1;
+	events->kept = NULL;
+	events->head = events->count = events->capacity = 0;
+}
+
+int sv_events_bind(struct sv_events *events, int real_fd)
+{
+	struct epoll_event readable = { .events = EPOLLIN };
+
+	/* It is closed already when the real object was destroyed before it was unbound: then epoll has let it go. */
+	if (events->real_fd >= 0)
+		epoll_ctl(events->fd, EPOLL_CTL_DEL, events->real_fd, &readable);
+	events->real_fd = -1;
+	if (real_fd < 0)
+		return 0;
+	if (fcntl(real_fd, F_SETFL, fcntl(real_fd, F_GETFL) | O_NONBLOCK) < 0 ||
+	    epoll_ctl(events->fd, EPOLL_CTL_ADD, real_fd, &readable))
+		return errno;
+	events->real_fd = real_fd;
+	return 0;
+}
+
+int sv_events_keep(struct sv_events *events, struct sv_event event)
+{
+	uint64_t one = 1;
+
+	if (events->count == events->capacity) {
+		uint32_t capacity = events->capacity ? events->capacity * 2 : 16;
+		struct sv_event *kept = sv_block_alloc(capacity * sizeof(*kept));
+
+		if (!kept)
+			return ENOMEM;
+		for (uint32_t i = 0; i < events->count; i++)
+			kept[i] = events->kept[(events->head + i) % events->capacity];
+		sv_block_free(events->kept, events->capacity * sizeof(*kept));
+		events->kept = kept;
+		events->head = 0;
+		events->capacity = capacity;
+	}
+	events->kept[(events->head + events->count++) % events->capacity] = event;
+	return write(events->wake_fd, &one, sizeof(one)) == sizeof(one) ? 0 : errno;
+}
+
+bool sv_events_take(struct sv_events *events, struct sv_event *event)
+{
+	uint64_t one;
+
+	if (!events->count)
+		return false;
+	*event = events->kept[events->head];
+	events->head = (events->head + 1) % events->capacity;
+	events->count--;
+	/* One unit for each kept event, so it cannot fail. */
+	(void)!read(events->wake_fd, &one, sizeof(one));
+	return true;
+}
+
+void sv_events_forget(struct sv_events *events, const void *object)
+{
+	uint32_t count = events->count;
+	struct sv_event event;
+
+	while (count--) {
+		sv_events_take(events, &event);
+		if (event.object != object)
+			sv_events_keep(events, event);	/* there is room: one was just taken */
+	}
+}
+
+struct sv_thread *sv_events_enter(const char *verb, int *cancel)
+{
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, cancel);
+	return sv_gate_enter(verb);
+}
+
+void sv_events_leave(struct sv_thread *self, int cancel)
+{
+	sv_gate_leave(self);
+	pthread_setcancelstate(cancel, NULL);
+}
+
+/* A fault is of a thread that runs, not of one that waits. */
+static bool is_fault(int number)
+{
+	return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL || number == SIGTRAP;
+}
+
+/* Of the JVM's own libraries: they wake threads of theirs, and the application knows nothing of them. */
+static bool is_the_jvms(const void *handler)
+{
+	const char *home = getenv("SHADOWVERBS_JVM"), *end = home ? strstr(home, "/server/") : NULL;
+	Dl_info object;
+
+	return end && dladdr(handler, &object) && object.dli_fname &&
+	       !strncmp(object.dli_fname, home, end + 1 - home);
+}
+
+/* Would read(2) have been interrupted for good? It is restarted when every handler asks for that. */
+static bool interrupts_read(void)
+{
+	for (int number = 1; number < NSIG; number++) {
+		struct sigaction action;
+
+		if (!is_fault(number) && !sigaction(number, NULL, &action) && action.sa_handler != SIG_DFL &&
+		    action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART) &&
+		    !is_the_jvms((void *)action.sa_handler))
+			return true;
+	}
+	return false;
+}
+
+int sv_events_wait(struct sv_events *events)
+{
+	struct pollfd ready = { .fd = events->fd, .events = POLLIN };
+	uint32_t moves = sv_load(&sv_gate_moves);
+	int flags = fcntl(events->fd, F_GETFL);
+
+	if (flags >= 0 && (flags & O_NONBLOCK)) {
+		errno = EAGAIN;
+		return -1;
+	}
+	while (poll(&ready, 1, -1) < 0) {
+		if (errno != EINTR)
+			return -1;
+		/* A process checkpointer ends the poll of a process that it saves or restores. */
+		if ((sv_load(&sv_gate_word) & SV_GATE_CLOSED) || sv_load(&sv_gate_moves) != moves)
+			continue;
+		if (interrupts_read()) {
+			errno = EINTR;
+			return -1;
+		}
+	}
+	if (ready.revents & POLLNVAL) {
+		errno = EBADF;
+		return -1;
+	}
+	return 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kept.h"
+
+int sv_kept_reserve(struct sv_cq *cq, uint32_t count)
+{
+	uint32_t used = cq->tail - cq->head, capacity = cq->capacity ? cq->capacity : 64;
+	struct sv_completion *kept;
+
+	if (cq->capacity - cq->tail >= count)
+		return 0;
+	while (capacity - used < count)
+		capacity *= 2;
+	kept = sv_block_alloc(capacity * sizeof(*kept));
+	if (!kept)
+		return ENOMEM;
+	if (used)
+		memcpy(kept, cq->kept + cq->head, used * sizeof(*kept));
+	sv_block_free(cq->kept, cq->capacity * sizeof(*kept));
+	cq->kept = kept;
+	cq->capacity = capacity;
+	cq->head = 0;
+	cq->tail = used;
+	return 0;
+}
+
+void sv_kept_append(struct sv_cq *cq, const struct sv_completion *completion)
+{
+	cq->kept[cq->tail++] = *completion;
+}
+
+static void free_if_empty(struct sv_cq *cq)
+{
+	if (sv_kept_any(cq))
+		return;
+	sv_block_free(cq->kept, cq->capacity * sizeof(*cq->kept));
+	cq->kept = NULL;
+	cq->head = cq->tail = cq->capacity = 0;
+}
+
+void sv_kept_remove(struct sv_cq *cq, uint32_t count)
+{
+	cq->head += count;
+	free_if_empty(cq);
+}
+
+static void purge(struct sv_cq *cq, const struct sv_qp *qp, bool only_held)
+{
+	uint32_t to = cq->head;
+
+	for (uint32_t from = cq->head; from != cq->tail; from++)
+		if (cq->kept[from].qp != qp || (only_held && !cq->kept[from].held))
+			cq->kept[to++] = cq->kept[from];
+	cq->tail = to;
+	free_if_empty(cq);
+}
+
+void sv_kept_purge(struct sv_cq *cq, const struct sv_qp *qp)
+{
+	purge(cq, qp, false);
+}
+
+void sv_kept_purge_held(struct sv_cq *cq, const struct sv_qp *qp)
+{
+	purge(cq, qp, true);
+}

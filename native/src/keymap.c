@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "keymap.h"
+#include "arena.h"
+
+/* On average, so that few lines are full. */
+#define KEYS_IN_A_LINE 4
+
+struct sv_masks sv_masks;
+
+void sv_set_masks(const struct sv_masks *masks)
+{
+	sv_masks = *masks;
+}
+
+static size_t lines_size(const struct sv_keymap *map)
+{
+	return (map->mask + (size_t)1) * sizeof(*map->lines);
+}
+
+static void add(struct sv_keymap *map, uint32_t virtual_key, uint32_t real_key)
+{
+	for (uint32_t at = sv_keymap_place(map, virtual_key);; at = (at + 1) & map->mask) {
+		struct sv_keymap_line *line = &map->lines[at];
+
+		for (int i = 0; i < SV_KEYS_PER_LINE; i++) {
+			if (line->virtual_keys[i] && line->virtual_keys[i] != virtual_key)
+				continue;
+			line->virtual_keys[i] = virtual_key;
+			line->real_keys[i] = real_key;
+			return;
+		}
+	}
+}
+
+struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *real_keys, uint32_t count)
+{
+	struct sv_keymap *map = sv_block_alloc(sizeof(*map));
+	uint32_t log_lines = 0;
+
+	if (!map)
+		return NULL;
+	while (log_lines < 31 && ((uint64_t)KEYS_IN_A_LINE << log_lines) < count)
+		log_lines++;
+	map->shift = 32 - log_lines;
+	map->mask = (1u << log_lines) - 1;
+	map->lines = sv_block_alloc(lines_size(map));
+	if (!map->lines) {
+		sv_block_free(map, sizeof(*map));
+		return NULL;
+	}
+	for (uint32_t i = 0; i < count; i++) {
+		if (virtual_keys[i]) {
+			add(map, virtual_keys[i], real_keys[i]);
+		} else {
+			map->zero_present = 1;
+			map->zero_real = real_keys[i];
+		}
+	}
+	return map;
+}
+
+void sv_keymap_free(struct sv_keymap *map)
+{
+	if (!map)
+		return;
+	sv_block_free(map->lines, lines_size(map));
+	sv_block_free(map, sizeof(*map));
+}

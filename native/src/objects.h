@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The virtual objects. `v` (or `ex`) is the struct that the application holds a pointer to; what surrounds it is ours.
+ * Every slot begins with the real object's pointer (sv_real depends on it). Behind a public struct there are zeros, for
+ * vendors' libraries look there to find out whether an object is theirs.
+ */
+#ifndef SV_OBJECTS_H
+#define SV_OBJECTS_H
+
+#include "arena.h"
+#include "events.h"
+#include "keymap.h"
+#include "log.h"
+#include "thread.h"
+
+#define SV_ZEROS 128
+
+struct sv_device {
+	struct ibv_device *real;
+	__be64 guid;
+	int index;
+	struct ibv_device v;
+	char zeros[SV_ZEROS];
+};
+
+struct sv_context {
+	struct ibv_context *real;
+	/* The real context's own, or stand-ins that fail while there is none. */
+	int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+	int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+	const struct sv_keymap *lkeys;
+	uint32_t translate;		/* an lkey, or an rkey of one of its QPs, may differ from the real one */
+	struct sv_events events;
+	struct verbs_context ex;
+	char zeros[SV_ZEROS];
+};
+
+struct sv_pd {
+	struct ibv_pd *real;
+	struct ibv_pd v;
+	char zeros[SV_ZEROS - sizeof(struct ibv_pd) - sizeof(void *)];
+};
+
+struct sv_mr {
+	struct ibv_mr *real;
+	struct ibv_mr v;
+	uint64_t iova;			/* the address that work requests use for v.addr */
+	char zeros[SV_ZEROS - sizeof(struct ibv_mr) - 2 * sizeof(void *)];
+};
+
+struct sv_channel {
+	struct ibv_comp_channel *real;
+	struct ibv_comp_channel v;
+	struct sv_events events;
+	char zeros[SV_ZEROS];
+};
+
+/* A completion that the application has not seen yet and that is no longer in the real queue. */
+struct sv_completion {
+	struct ibv_wc wc;		/* as the application will see it */
+	struct sv_qp *qp;
+	uint32_t position;		/* of its request in the log, modulo 2^32 */
+	uint16_t queue;			/* enum sv_queue */
+	uint16_t held;			/* an error since ANNOUNCE: whose it is has not been decided */
+};
+
+enum sv_armed {
+	SV_ARMED_NOT,
+	SV_ARMED_SOLICITED,
+	SV_ARMED_ANY
+};
+
+struct sv_cq {
+	struct ibv_cq *real;
+	int (*poll)(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+	struct sv_lock lock;
+	struct sv_completion *kept;	/* the virtual completion queue: kept[head .. tail) */
+	uint32_t head, tail, capacity;
+	uint32_t armed;			/* enum sv_armed: what the application waits for an event of */
+	uint32_t arms;			/* requests for notification since the last event */
+	uint32_t event_due;		/* a completion was kept that its event has not been seen for */
+	uint32_t users;			/* queues of QPs that complete here */
+	union {
+		struct ibv_cq v;
+		struct ibv_cq_ex ex;
+	};
+	char zeros[SV_ZEROS];
+	uint32_t comp_reported;		/* events handed to the application, to be acknowledged */
+	uint32_t async_reported;
+	uint32_t ending;		/* ibv_destroy_cq waits: no event is handed out any more */
+};
+
+enum sv_queue {
+	SV_QUEUE_SEND,
+	SV_QUEUE_RECV
+};
+
+/*
+ * A work queue, one cache line. Positions count from the last RESET. `credit` is the position up to which the
+ * application has seen completions: like on a device, that is what makes room. A request's slot in the log is its
+ * position less `base`, modulo the ring's size; whenever the queue is empty the next request is the base, so that a
+ * program that keeps few requests in a deep queue uses the same few cache lines again.
+ */
+struct sv_send_queue {
+	struct ibv_qp *real;
+	struct sv_lock lock;
+	struct sv_sent_entry *log;	/* slots from SV_NEAR_SLOTS on */
+	uint64_t posted;
+	uint64_t consumers;		/* posted requests that consume a receive at the peer */
+	uint64_t id;			/* SV_ID of this queue; | slot gives the real wr_id */
+	uint32_t credit;		/* modulo 2^32, as base */
+	uint32_t max_wr;
+	uint32_t mask;
+	uint32_t base;
+};
+
+struct sv_recv_queue {
+	struct ibv_qp *real;
+	struct sv_lock lock;
+	struct sv_recv_entry *log;
+	uint64_t posted;
+	uint64_t id;
+	uint32_t credit;
+	uint32_t max_wr;
+	uint32_t mask;
+	uint32_t peer_qp_num;		/* virtual, as work completions show them */
+	uint16_t peer_lid;
+	uint16_t landed;		/* messages wait for the application's next receives */
+	uint32_t base;
+};
+
+/* A message that one of our own receives took, until the application posts the receive that it belongs to. */
+struct sv_landing {
+	struct sv_landing *next;
+	struct ibv_mr *real_mr;
+	void *buffer;
+	uint64_t size;
+	struct ibv_wc wc;		/* of the receive, once it has come */
+};
+
+struct sv_landing_list {
+	struct sv_landing *first, *last;
+};
+
+#define SV_NEAR_SLOTS 4
+
+struct sv_qp {
+	struct sv_send_queue sq;	/* one line; with the next, that begins the public struct, one pair */
+	union {
+		struct ibv_qp v;
+		struct ibv_qp_ex ex;
+	};
+	char zeros[SV_ZEROS - 96];
+	struct sv_recv_queue rq;
+	/* The first slots of the send log: a program that keeps few requests per QP in many QPs needs no other page. */
+	struct sv_sent_entry near[SV_NEAR_SLOTS];
+	/* From here on the cold part. */
+	struct ibv_qp_cap cap;
+	uint32_t signal_all;
+	const struct sv_keymap *rkeys;
+	char *send_side;		/* SGE lists or inline payloads, one place for each slot of the log */
+	char *recv_side;
+	uint32_t send_stride, recv_stride;
+	struct ibv_sge *send_scratch;	/* translated SGE lists of one batch, max_send_sge each */
+	struct ibv_sge *recv_scratch;
+	struct sv_stage *stage;		/* of ibv_wr_*; NULL: not an extended QP */
+	uint64_t send_retired;		/* positions before are known to have taken effect; never behind credit */
+	uint64_t recv_retired;
+	uint64_t recv_flushed;		/* receives that ended in error: no message consumed them */
+	uint64_t recv_filled;		/* receives filled with a landed message */
+	uint64_t landed_total;
+	uint64_t send_error_at, recv_error_at;
+	int32_t send_error, recv_error;	/* enum ibv_wc_status of the first held error, or 0 */
+	uint32_t marker;		/* as in struct sv_bookmark */
+	uint64_t marker_at;
+	struct sv_landing_list awaited;	/* landings posted and not consumed */
+	struct sv_landing_list landed;
+	uint32_t landings;
+	uint16_t generation;
+	uint16_t opened;
+	uint32_t events_reported;
+	uint32_t ending;
+	/* What the driver asks for during a verb is done by the verb's own thread, which may take the queues' locks. */
+	uint32_t in_verb;
+	uint32_t reset_asked;
+	uint32_t free_asked;
+	char spread[128];		/* makes the size an odd number of pairs */
+} __attribute__((aligned(128)));
+
+_Static_assert(sizeof(struct sv_completion) == 64, "one cache line");
+_Static_assert(sizeof(struct sv_send_queue) == 64, "one cache line");
+_Static_assert(sizeof(struct sv_recv_queue) == 64, "one cache line");
+_Static_assert(offsetof(struct sv_qp, v) == 64, "the pair of lines that a post touches");
+_Static_assert(offsetof(struct sv_qp, rq) % 64 == 0, "one cache line");
+_Static_assert(sizeof(struct sv_qp) / 128 % 2 == 1, "an odd number of pairs, so that QPs spread over the cache sets");
+
+#define SV_QP_INDEX_LIMIT (1u << 22)
+
+#define sv_device_of(p) sv_container_of(p, struct sv_device, v)
+#define sv_context_of(p) sv_container_of(p, struct sv_context, ex.context)
+#define sv_pd_of(p) sv_container_of(p, struct sv_pd, v)
+#define sv_mr_of(p) sv_container_of(p, struct sv_mr, v)
+#define sv_channel_of(p) sv_container_of(p, struct sv_channel, v)
+#define sv_cq_of(p) sv_container_of(p, struct sv_cq, v)
+#define sv_qp_of(p) sv_container_of(p, struct sv_qp, v)
+
+static inline struct sv_qp *sv_qp_at(uint32_t index)
+{
+	return (struct sv_qp *)(sv_arena_base + ((uintptr_t)SV_KIND_QP << SV_REGION_SHIFT)) + index;
+}
+
+/* context.c */
+extern const struct verbs_context sv_verbs_template __attribute__((visibility("hidden")));
+
+/* post.c, poll.c, wr_ex.c */
+int sv_post_send(struct ibv_qp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int sv_post_recv(struct ibv_qp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc);
+int sv_req_notify_cq(struct ibv_cq *vcq, int solicited_only);
+int sv_stage_open(struct sv_qp *qp);
+void sv_stage_free(struct sv_qp *qp);
+
+/* cq.c */
+void sv_cq_event_now(struct sv_cq *cq);
+
+/* async.c */
+void sv_async_forget(struct sv_context *context, const void *object);
+/* Waits until *completed, guarded by mutex and cond, has reached reported. Outside the gate. */
+void sv_await_acks(const char *verb, pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed,
+		   const uint32_t *reported);
+
+/* qp.c: forgets all requests and their completions; the caller holds the locks, or the gate is closed. */
+void sv_qp_empty(struct sv_qp *qp);
+
+/* pd_mr.c: where the application's memory is that [address, address + length) of a key stands for; NULL: nowhere. */
+void *sv_memory_of(struct ibv_context *vcontext, uint32_t vlkey, uint64_t address, uint64_t length);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Polling: kept completions first, then the real queue's, translated in place. */
+#include "build.h"
+#include "drain.h"
+#include "kept.h"
+
+/*
+ * Makes a completion of the real queue the application's. False when it is none of its own: its queue was reset, bound
+ * anew or destroyed since the request was posted, or the request was ours.
+ */
+static inline bool translate(struct ibv_wc *wc)
+{
+	uint64_t id = wc->wr_id;
+	uint32_t slot = SV_ID_SLOT(id);
+	struct sv_qp *qp = sv_qp_at(SV_ID_INDEX(id));
+
+	if (likely(SV_ID_SAME_QUEUE(id, qp->sq.id))) {
+		struct sv_send_queue *sq = &qp->sq;
+
+		wc->wr_id = sv_send_slot(qp, slot)->wr_id;
+		wc->qp_num = qp->v.qp_num;
+		wc->src_qp = 0;
+		wc->slid = 0;
+		sv_store_release(&sq->credit, sv_position_of(sq->credit, sq->base, sq->mask, slot) + 1);
+		return true;
+	}
+	if (likely(SV_ID_SAME_QUEUE(id, qp->rq.id))) {
+		struct sv_recv_queue *rq = &qp->rq;
+
+		wc->wr_id = rq->log[slot].wr_id;
+		wc->qp_num = qp->v.qp_num;
+		wc->src_qp = rq->peer_qp_num;
+		wc->slid = rq->peer_lid;
+		if (unlikely(wc->status != IBV_WC_SUCCESS))
+			qp->recv_flushed++;
+		sv_store_release(&rq->credit, sv_position_of(rq->credit, rq->base, rq->mask, slot) + 1);
+		return true;
+	}
+	return false;
+}
+
+/* Hands out kept completions. *held: the next one is an error whose cause is not known until the gate opens. */
+static int deliver_kept(struct sv_cq *cq, int count, struct ibv_wc *wc, bool *held)
+{
+	bool announced = sv_load_acquire(&sv_announced);
+	int given = 0;
+
+	while (given < count && cq->head + given != cq->tail) {
+		struct sv_completion *completion = &cq->kept[cq->head + given];
+		struct sv_qp *qp = completion->qp;
+
+		if (completion->held) {
+			if (announced) {
+				*held = true;
+				break;
+			}
+			sv_settle_error(completion);
+		}
+		wc[given++] = completion->wc;
+		if (completion->queue == SV_QUEUE_SEND)
+			sv_store_release(&qp->sq.credit, completion->position + 1);
+		else
+			sv_store_release(&qp->rq.credit, completion->position + 1);
+	}
+	sv_kept_remove(cq, given);
+	return given;
+}
+
+/*
+ * Since ANNOUNCE an error may be of the checkpoint's own making: it and all behind it go to the virtual completion
+ * queue. False when there is no memory for that; then the application gets them after all.
+ */
+static SV_NOINLINE bool keep_from(struct sv_cq *cq, const struct ibv_wc *wc, int count)
+{
+	if (sv_kept_reserve(cq, count))
+		return false;
+	for (int i = 0; i < count; i++)
+		sv_keep(cq, &wc[i]);
+	return true;
+}
+
+/* Returns how many of wc[0 .. count) are the application's, moved to the front. */
+static SV_NOINLINE int translate_carefully(struct sv_cq *cq, struct ibv_wc *wc, int count)
+{
+	int given = 0;
+
+	for (int i = 0; i < count; i++) {
+		if (wc[i].status != IBV_WC_SUCCESS && sv_load_acquire(&sv_announced) &&
+		    keep_from(cq, &wc[i], count - i))
+			break;
+		if (given != i)
+			wc[given] = wc[i];
+		if (translate(&wc[given]))
+			given++;
+		else
+			sv_keep_own(&wc[given]);
+	}
+	return given;
+}
+
+/* Everything but the plain case: kept completions, dropped ones, errors while a checkpoint is announced. */
+static SV_NOINLINE int poll_carefully(struct sv_cq *cq, int count, struct ibv_wc *wc)
+{
+	int given = 0, got;
+
+	for (;;) {
+		bool held = false;
+
+		if (sv_kept_any(cq))
+			given += deliver_kept(cq, count - given, wc + given, &held);
+		if (held)
+			return given ? given : -EAGAIN;
+		if (given == count)
+			return given;
+		got = cq->poll(cq->real, count - given, wc + given);
+		if (got < 0)
+			return given ? given : got;
+		if (!got)
+			return given;
+		given += translate_carefully(cq, wc + given, got);
+		if (given && !sv_kept_any(cq))
+			return given;
+	}
+}
+
+int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc)
+{
+	struct sv_cq *cq = sv_cq_of(vcq);
+	struct sv_thread *self = sv_gate_enter("ibv_poll_cq");
+	int given = 0;
+
+	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
+	if (likely(!sv_kept_any(cq))) {
+		int got = cq->poll(cq->real, count, wc);
+
+		if (likely(got <= 0)) {
+			given = got;
+			goto out;
+		}
+		while (given < got && likely(wc[given].status == IBV_WC_SUCCESS) && likely(translate(&wc[given])))
+			given++;
+		if (likely(given == got))
+			goto out;
+		/* One is an error or not the application's. */
+		given += translate_carefully(cq, wc + given, got - given);
+		if (given)
+			goto out;
+	}
+	while ((given = poll_carefully(cq, count, wc)) == -EAGAIN) {
+		sv_lock_drop(&cq->lock);
+		sv_gate_await_resume(self);
+		sv_lock_take(&cq->lock, self, SV_HELD_CQ);
+	}
+out:
+	sv_lock_drop(&cq->lock);
+	sv_gate_leave(self);
+	return given;
+}

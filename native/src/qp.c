@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queue pairs: objects and verbs. */
+#include "build.h"
+#include "control.h"
+#include "kept.h"
+#include "landing.h"
+#include "real.h"
+
+/* Generations go on when a slot is used again, so they cannot live in it. */
+static uint16_t generations[((uintptr_t)1 << SV_REGION_SHIFT) / sizeof(struct sv_qp)];
+
+_Static_assert(sizeof(generations) / sizeof(generations[0]) <= SV_QP_INDEX_LIMIT, "an index fits in a wr_id");
+
+static void new_generation(struct sv_qp *qp)
+{
+	uint32_t index = sv_slot_index(SV_KIND_QP, sizeof(*qp), qp);
+	uint16_t generation = ++generations[index];
+
+	qp->sq.id = SV_ID(generation, SV_ID_SEND, index);
+	qp->rq.id = SV_ID(generation, SV_ID_RECV, index);
+}
+
+struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd)
+{
+	struct sv_qp *qp = sv_slot_alloc(SV_KIND_QP, sizeof(*qp));
+
+	if (!qp)
+		return NULL;
+	qp->v.context = vpd->context;
+	qp->v.pd = vpd;
+	qp->v.handle = sv_slot_index(SV_KIND_QP, sizeof(*qp), qp);
+	pthread_mutex_init(&qp->v.mutex, NULL);
+	pthread_cond_init(&qp->v.cond, NULL);
+	new_generation(qp);
+	return &qp->v;
+}
+
+static uint32_t ring_size(uint32_t max_wr)
+{
+	uint32_t size = 1;
+
+	while (size < max_wr)
+		size *= 2;
+	return size;
+}
+
+/* Bytes of side area that a request of so many SGEs and so much inline payload needs. */
+static uint32_t stride(uint32_t sges, uint32_t payload)
+{
+	uint32_t bytes = sges > 1 ? sges * sizeof(struct ibv_sge) : 0;
+
+	if (payload > bytes)
+		bytes = payload;
+	return (bytes + 15) & ~15u;
+}
+
+/* Room for the translated SGE lists of a batch. Single SGEs have theirs on the stack. */
+static size_t scratch_size(uint32_t max_sge)
+{
+	return max_sge > 1 ? SV_BATCH * max_sge * sizeof(struct ibv_sge) : 0;
+}
+
+static size_t send_log_size(size_t slots)
+{
+	return slots > SV_NEAR_SLOTS ? slots * sizeof(struct sv_sent_entry) : 0;
+}
+
+static void free_queues(struct sv_qp *qp)
+{
+	size_t send = qp->sq.mask + (size_t)1, recv = qp->rq.mask + (size_t)1;
+
+	sv_block_free(qp->sq.log, send_log_size(send));
+	sv_block_free(qp->rq.log, recv * sizeof(*qp->rq.log));
+	sv_block_free(qp->send_side, send * qp->send_stride);
+	sv_block_free(qp->recv_side, recv * qp->recv_stride);
+	sv_block_free(qp->send_scratch, scratch_size(qp->cap.max_send_sge));
+	sv_block_free(qp->recv_scratch, scratch_size(qp->cap.max_recv_sge));
+	sv_stage_free(qp);
+}
+
+/* Most queue pairs need none of these; then NULL is no failure. */
+static int alloc_some(void *pointer, size_t size)
+{
+	void *block = size ? sv_block_alloc(size) : NULL;
+
+	memcpy(pointer, &block, sizeof(block));
+	return size && !block ? ENOMEM : 0;
+}
+
+static int alloc_queues(struct sv_qp *qp)
+{
+	size_t send = ring_size(qp->cap.max_send_wr), recv = ring_size(qp->cap.max_recv_wr);
+
+	qp->sq.mask = send - 1;
+	qp->rq.mask = recv - 1;
+	qp->send_stride = stride(qp->cap.max_send_sge, qp->cap.max_inline_data);
+	qp->recv_stride = stride(qp->cap.max_recv_sge, 0);
+	return alloc_some(&qp->sq.log, send_log_size(send)) |
+	       alloc_some(&qp->rq.log, recv * sizeof(*qp->rq.log)) |
+	       alloc_some(&qp->send_side, send * qp->send_stride) |
+	       alloc_some(&qp->recv_side, recv * qp->recv_stride) |
+	       alloc_some(&qp->send_scratch, scratch_size(qp->cap.max_send_sge)) |
+	       alloc_some(&qp->recv_scratch, scratch_size(qp->cap.max_recv_sge));
+}
+
+static void count_on_cqs(struct sv_qp *qp, uint32_t change)
+{
+	sv_add(&sv_cq_of(qp->v.send_cq)->users, change);
+	sv_add(&sv_cq_of(qp->v.recv_cq)->users, change);
+}
+
+int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+	int err;
+
+	if (spec->qp_type != IBV_QPT_RC || spec->srq)
+		return EOPNOTSUPP;
+	if (spec->cap.max_send_wr > SV_MAX_WR || spec->cap.max_recv_wr > SV_MAX_WR || !spec->send_cq ||
+	    !spec->recv_cq)
+		return EINVAL;
+	vqp->qp_context = spec->qp_context;
+	vqp->send_cq = spec->send_cq;
+	vqp->recv_cq = spec->recv_cq;
+	vqp->qp_num = spec->vqp_num;
+	vqp->qp_type = spec->qp_type;
+	vqp->state = IBV_QPS_RESET;
+	qp->cap = spec->cap;
+	qp->sq.max_wr = spec->cap.max_send_wr;
+	qp->rq.max_wr = spec->cap.max_recv_wr;
+	qp->signal_all = spec->sq_sig_all;
+	err = alloc_queues(qp);
+	if (!err && spec->extended)
+		err = sv_stage_open(qp);
+	if (err) {
+		free_queues(qp);
+		return err;
+	}
+	qp->opened = 1;
+	count_on_cqs(qp, 1);
+	return 0;
+}
+
+void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	qp->sq.real = qp->rq.real = real;
+	sv_landings_unbind(qp);
+	if (!real)
+		return;
+	new_generation(qp);
+	qp->marker = 0;
+	qp->send_error = qp->recv_error = 0;
+}
+
+void sv_qp_empty(struct sv_qp *qp)
+{
+	sv_kept_purge(sv_cq_of(qp->v.send_cq), qp);
+	sv_kept_purge(sv_cq_of(qp->v.recv_cq), qp);
+	sv_landings_forget(qp);
+	qp->sq.posted = qp->sq.consumers = 0;
+	qp->rq.posted = 0;
+	qp->sq.base = qp->rq.base = 0;
+	sv_store_release(&qp->sq.credit, 0);
+	sv_store_release(&qp->rq.credit, 0);
+	qp->send_retired = qp->recv_retired = qp->recv_flushed = qp->recv_filled = qp->landed_total = 0;
+	qp->send_error_at = qp->recv_error_at = 0;
+	qp->send_error = qp->recv_error = 0;
+	qp->marker = 0;
+	new_generation(qp);
+}
+
+void sv_qp_state(struct ibv_qp *vqp, int state)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	vqp->state = state;
+	if (state != IBV_QPS_RESET)
+		return;
+	if (qp->in_verb)
+		qp->reset_asked = 1;
+	else
+		sv_qp_empty(qp);
+}
+
+void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	qp->rq.peer_qp_num = dest_vqp_num;
+	qp->rq.peer_lid = dest_vlid;
+}
+
+void sv_qp_set_rkeys(struct ibv_qp *vqp, const struct sv_keymap *map)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	qp->rkeys = map;
+	if (map)
+		sv_store_release(&sv_context_of(vqp->context)->translate, 1);
+}
+
+static void end_qp(struct sv_qp *qp)
+{
+	if (qp->opened) {
+		sv_qp_empty(qp);
+		count_on_cqs(qp, -1);
+		free_queues(qp);
+	}
+	sv_async_forget(sv_context_of(qp->v.context), &qp->v);
+	sv_slot_free(SV_KIND_QP, sizeof(*qp), qp);
+}
+
+void sv_qp_free(struct ibv_qp *vqp)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	if (qp->in_verb)
+		qp->free_asked = 1;
+	else
+		end_qp(qp);
+}
+
+/* ---- Verbs ------------------------------------------------------------------------------------------------------ */
+
+/*
+ * A verb that may reset or end a queue pair: the driver only asks for it, and this thread does it under the locks of the
+ * queues and of their completion queues, which another thread may be polling. Were the driver's threads to take these
+ * locks, they would lose their bias.
+ */
+static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, unsigned count, const uint64_t *args)
+{
+	struct sv_cq *first = sv_cq_of(qp->v.send_cq), *second = sv_cq_of(qp->v.recv_cq);
+	struct sv_thread *self;
+	int err = sv_driver_start(verb);
+
+	if (err)
+		return err;
+	self = sv_gate_enter(verb);
+	sv_thread_holds_nothing(self);
+	qp->in_verb = 1;
+	err = sv_mailbox_call(op, verb, NULL, count, args, -1);
+	qp->in_verb = 0;
+	if (qp->reset_asked || qp->free_asked) {
+		/* Two CQs in the order of their addresses, so that two threads cannot wait for each other. */
+		if (second < first) {
+			first = second;
+			second = sv_cq_of(qp->v.send_cq);
+		}
+		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
+		sv_lock_take_nested(&qp->rq.lock, self, SV_HELD_RECV);
+		sv_lock_take_nested(&first->lock, self, SV_HELD_CQ);
+		if (second != first)
+			sv_lock_take_nested(&second->lock, self, SV_HELD_SECOND_CQ);
+		sv_qp_empty(qp);
+		if (second != first)
+			sv_lock_drop(&second->lock);
+		sv_lock_drop(&first->lock);
+		sv_lock_drop(&qp->rq.lock);
+		sv_lock_drop(&qp->sq.lock);
+		qp->reset_asked = 0;
+		if (qp->free_asked)
+			end_qp(qp);
+	}
+	sv_gate_leave(self);
+	return err;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	if (!sv_ours(pd))
+		return SV_REAL(ibv_create_qp)(pd, attr);
+	return SV_CONTROL_POINTER(struct ibv_qp, SV_OP_CREATE_QP, "ibv_create_qp", SV_POINTER(pd), SV_POINTER(attr));
+}
+
+struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *vqp)
+{
+	if (!sv_ours(vqp))
+		return SV_REAL(ibv_qp_to_qp_ex) ? SV_REAL(ibv_qp_to_qp_ex)(vqp) : NULL;
+	return sv_qp_of(vqp)->stage ? &sv_qp_of(vqp)->ex : NULL;
+}
+
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init_attr)
+{
+	int err;
+
+	if (!sv_ours(qp))
+		return SV_REAL(ibv_query_qp)(qp, attr, mask, init_attr);
+	err = SV_CONTROL(SV_OP_QUERY_QP, "ibv_query_qp", NULL, SV_POINTER(qp), SV_POINTER(attr),
+			 SV_ARG((int64_t)mask), SV_POINTER(init_attr));
+	if (!err && (mask & IBV_QP_STATE))
+		qp->state = attr->qp_state;
+	return err;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	const uint64_t args[] = { SV_POINTER(qp), SV_POINTER(attr), SV_ARG((int64_t)mask) };
+
+	if (!sv_ours(qp))
+		return SV_REAL(ibv_modify_qp)(qp, attr, mask);
+	return change_qp(SV_OP_MODIFY_QP, "ibv_modify_qp", sv_qp_of(qp), 3, args);
+}
+
+int ibv_destroy_qp(struct ibv_qp *vqp)
+{
+	const uint64_t args[] = { SV_POINTER(vqp) };
+	struct sv_qp *qp = sv_qp_of(vqp);
+	struct sv_context *context = sv_context_of(vqp->context);
+	int err;
+
+	if (!sv_ours(vqp))
+		return SV_REAL(ibv_destroy_qp)(vqp);
+	sv_store_release(&qp->ending, 1);
+	/* Who is handing out an event has done so after this. */
+	pthread_mutex_lock(&context->events.mutex);
+	pthread_mutex_unlock(&context->events.mutex);
+	sv_await_acks("ibv_destroy_qp", &vqp->mutex, &vqp->cond, &vqp->events_completed, &qp->events_reported);
+	err = change_qp(SV_OP_DESTROY_QP, "ibv_destroy_qp", qp, 1, args);
+	if (err)
+		sv_store_release(&qp->ending, 0);
+	return err;
+}
+
+/* The answer that is right on every device and stays right after a restart on another one. */
+int ibv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags)
+{
+	if (!sv_ours(qp) && SV_REAL(ibv_query_qp_data_in_order))
+		return SV_REAL(ibv_query_qp_data_in_order)(qp, op, flags);
+	return 0;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "real.h"
+#include "say.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static struct sv_real_functions functions;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static uint32_t found;
+
+static void find(void)
+{
+	/* A program that has no libibverbs of its own may still reach us through another library. */
+	void *library = dlsym(RTLD_NEXT, "ibv_open_device") ? RTLD_NEXT : dlopen("libibverbs.so.1", RTLD_NOW);
+
+	if (!library) {
+		sv_sayf("libibverbs.so.1 cannot be loaded: %s", dlerror());
+		_exit(127);
+	}
+#define FIND(name) *(void **)&functions.name = dlsym(library, #name);
+#define VIRTUAL(name) FIND(name)
+#define PASS(type, name, parameters, arguments) FIND(name)
+#define REFUSE(type, name, parameters, arguments, object, fail) FIND(name)
+#include "verbs.def"
+	sv_store_release(&found, 1);
+}
+
+const struct sv_real_functions *sv_real_functions(void)
+{
+	if (unlikely(!sv_load_acquire(&found)))
+		pthread_once(&once, find);
+	return &functions;
+}
+
+void sv_real_missing(const char *name)
+{
+	sv_sayf("the installed libibverbs.so.1 has no %s", name);
+	_exit(127);
+}
+
+int sv_real_query_port(struct ibv_context *real, uint8_t port, struct ibv_port_attr *attr)
+{
+	return ___ibv_query_port(real, port, attr);
+}
+
+int sv_real_query_device_ex(struct ibv_context *real, struct ibv_device_attr_ex *attr)
+{
+	return ibv_query_device_ex(real, NULL, attr);
+}
+
+struct ibv_mr *sv_real_reg_mr(struct ibv_pd *real, void *addr, uint64_t length, uint64_t iova, uint32_t access)
+{
+	if (iova == (uintptr_t)addr && !(access & IBV_ACCESS_OPTIONAL_RANGE))
+		return SV_REAL(ibv_reg_mr)(real, addr, length, access);
+	if (!SV_REAL(ibv_reg_mr_iova2)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	return SV_REAL(ibv_reg_mr_iova2)(real, addr, length, iova, access);
+}

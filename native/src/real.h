@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The functions of the real libibverbs, one pointer for each name in verbs.def. */
+#ifndef SV_REAL_H
+#define SV_REAL_H
+
+#include "base.h"
+
+/* The symbol of this name takes a struct that is shorter by its last field; the header's own name for it is a macro. */
+#undef ibv_query_port
+#undef ibv_reg_mr
+#undef ibv_reg_mr_iova
+
+struct sv_real_functions {
+#define VIRTUAL(name) __typeof__(&name) name;
+#define PASS(type, name, parameters, arguments) type(*name) parameters;
+#define REFUSE(type, name, parameters, arguments, object, fail) type(*name) parameters;
+#include "verbs.def"
+};
+
+/*
+ * A function that the installed library does not have stays NULL; only those that came after version 1.1 may be.
+ * Exits with one line when there is no library at all, as the loader would.
+ */
+const struct sv_real_functions *sv_real_functions(void);
+
+/* What the loader does when a program needs a function that its library does not have. */
+void sv_real_missing(const char *name) __attribute__((noreturn));
+
+#define SV_REAL(name) (sv_real_functions()->name)
+
+#endif

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A stand-in for the driver. It keeps no model but the list of virtual objects and what they were made of. jvm.c starts
+ * it.
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+#include "shadowverbs.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#undef ibv_reg_mr
+#undef ibv_query_port
+
+#define MAX_OBJECTS 4096
+#define SERVICE_THREADS 3
+
+enum kind { CHANNEL, PD, MR, CQ, QP };	/* in the order in which they are made anew */
+
+struct object {
+	enum kind kind;
+	void *v;
+	struct ibv_context *context;
+	union {
+		struct { int cqe; struct ibv_comp_channel *channel; } cq;
+		struct { struct ibv_qp_init_attr init; int state; } qp;
+		struct { int access; } mr;
+	};
+};
+
+unsigned driver_requests[SV_OP_COUNT];
+int driver_exit_status = -1;
+int driver_fail_op, driver_fail_err;
+unsigned driver_hold;
+
+static struct object objects[MAX_OBJECTS];
+static unsigned object_count;
+static pthread_mutex_t model = PTHREAD_MUTEX_INITIALIZER;
+static struct sv_masks masks;
+static struct sv_keymap *lkeys, *rkeys;
+
+/* The real library, as the driver finds it: past this process's preload. */
+static struct {
+#define REAL(name) __typeof__(&ibv_##name) name;
+#define REALS                                                                                           \
+	REAL(open_device) REAL(close_device) REAL(query_device) REAL(query_gid) REAL(alloc_pd)          \
+	REAL(dealloc_pd) REAL(dereg_mr) REAL(create_comp_channel) REAL(destroy_comp_channel)            \
+	REAL(create_cq) REAL(destroy_cq) REAL(resize_cq) REAL(create_qp) REAL(modify_qp)                \
+	REAL(query_qp) REAL(destroy_qp)
+	REALS
+#undef REAL
+} real;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "test driver: %s\n", what);
+	abort();
+}
+
+static struct object *add(enum kind kind, void *v, struct ibv_context *context)
+{
+	struct object *object = &objects[object_count++];
+
+	if (object_count == MAX_OBJECTS)
+		die("too many objects");
+	memset(object, 0, sizeof(*object));
+	object->kind = kind;
+	object->v = v;
+	object->context = context;
+	return object;
+}
+
+static struct object *find(const void *v)
+{
+	for (unsigned i = 0; i < object_count; i++)
+		if (objects[i].v == v)
+			return &objects[i];
+	die("an object that it does not know");
+	return NULL;
+}
+
+static void forget(const void *v)
+{
+	struct object *object = find(v);
+
+	memmove(object, object + 1, (char *)&objects[--object_count] - (char *)object);
+}
+
+static void *pointer(uint64_t arg)
+{
+	return (void *)(uintptr_t)arg;
+}
+
+static int open_context(struct ibv_device *vdevice, uint64_t *result)
+{
+	struct ibv_context *made = real.open_device(sv_device_real(vdevice));
+	struct ibv_context *v = made ? sv_context_alloc(vdevice) : NULL;
+
+	if (!v)
+		return errno;
+	*result = (uintptr_t)v;
+	return sv_context_open(v, made);
+}
+
+static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool extended, uint64_t *result)
+{
+	struct ibv_qp *v = sv_qp_alloc(vpd), *made;
+	struct ibv_qp_init_attr init = *attr;
+	struct sv_qp_spec spec = {
+		.send_cq = attr->send_cq,
+		.recv_cq = attr->recv_cq,
+		.qp_context = attr->qp_context,
+		.cap = attr->cap,
+		.qp_type = attr->qp_type,
+		.sq_sig_all = attr->sq_sig_all,
+		.extended = extended,
+	};
+	struct object *object;
+	int err;
+
+	if (attr->qp_type != IBV_QPT_RC || attr->srq) {
+		sv_qp_free(v);
+		return EOPNOTSUPP;
+	}
+	init.qp_context = v;
+	init.send_cq = sv_real(attr->send_cq);
+	init.recv_cq = sv_real(attr->recv_cq);
+	init.cap.max_send_wr++;
+	made = real.create_qp(sv_real(vpd), &init);
+	spec.vqp_num = made->qp_num ^ masks.qp_num;
+	err = sv_qp_open(v, &spec);
+	if (err)
+		return err;
+	sv_qp_bind(v, made);
+	object = add(QP, v, vpd->context);
+	object->qp.init = *attr;
+	*result = (uintptr_t)v;
+	return 0;
+}
+
+static int carry_out(struct sv_request *r)
+{
+	void *first = pointer(r->arg[0]);
+	void *made, *v;
+	struct object *object;
+	int err;
+
+	if ((int)r->op == driver_fail_op)
+		return driver_fail_err;
+	switch (r->op) {
+	case SV_OP_OPEN_DEVICE:
+		return open_context(first, &r->result);
+	case SV_OP_CLOSE_DEVICE:
+		made = sv_real(first);
+		sv_context_bind(first, NULL);
+		err = real.close_device(made);
+		sv_context_free(first);
+		return err;
+	case SV_OP_QUERY_DEVICE:
+		return real.query_device(sv_real(first), pointer(r->arg[1]));
+	case SV_OP_QUERY_PORT:
+		return sv_real_query_port(sv_real(first), r->arg[1], pointer(r->arg[2]));
+	case SV_OP_QUERY_GID:
+		return real.query_gid(sv_real(first), r->arg[1], r->arg[2], pointer(r->arg[3])) ? errno : 0;
+	case SV_OP_ALLOC_PD:
+		v = sv_pd_alloc(first);
+		sv_pd_bind(v, real.alloc_pd(sv_real(first)));
+		add(PD, v, first);
+		r->result = (uintptr_t)v;
+		return 0;
+	case SV_OP_DEALLOC_PD:
+		err = real.dealloc_pd(sv_real(first));
+		forget(first);
+		sv_pd_free(first);
+		return err;
+	case SV_OP_REG_MR:
+		made = sv_real_reg_mr(sv_real(first), pointer(r->arg[1]), r->arg[2], r->arg[3], r->arg[4]);
+		if (!made)
+			return errno;
+		v = sv_mr_alloc(first, pointer(r->arg[1]), r->arg[2], ((struct ibv_mr *)made)->lkey ^ masks.key,
+				((struct ibv_mr *)made)->rkey ^ masks.key);
+		sv_mr_bind(v, made);
+		object = add(MR, v, ((struct ibv_pd *)first)->context);
+		object->mr.access = r->arg[4];
+		r->result = (uintptr_t)v;
+		return 0;
+	case SV_OP_DEREG_MR:
+		err = real.dereg_mr(sv_real(first));
+		forget(first);
+		sv_mr_free(first);
+		return err;
+	case SV_OP_CREATE_COMP_CHANNEL:
+		v = sv_channel_alloc(first);
+		err = sv_channel_bind(v, real.create_comp_channel(sv_real(first)));
+		add(CHANNEL, v, first);
+		r->result = (uintptr_t)v;
+		return err;
+	case SV_OP_DESTROY_COMP_CHANNEL:
+		err = real.destroy_comp_channel(sv_real(first));
+		if (err)
+			return err;
+		forget(first);
+		sv_channel_free(first);
+		return 0;
+	case SV_OP_CREATE_CQ: {
+		struct sv_cq_spec spec = {
+			.channel = pointer(r->arg[3]),
+			.cq_context = pointer(r->arg[2]),
+			.cqe = r->arg[1],
+		};
+
+		v = sv_cq_alloc(first);
+		made = real.create_cq(sv_real(first), spec.cqe, v, spec.channel ? sv_real(spec.channel) : NULL, 0);
+		err = sv_cq_open(v, &spec);
+		if (!err)
+			err = sv_cq_bind(v, made);
+		object = add(CQ, v, first);
+		object->cq.cqe = spec.cqe;
+		object->cq.channel = spec.channel;
+		r->result = (uintptr_t)v;
+		return err;
+	}
+	case SV_OP_RESIZE_CQ:
+		err = real.resize_cq(sv_real(first), r->arg[1]);
+		if (!err)
+			sv_cq_resized(first, r->arg[1]);
+		return err;
+	case SV_OP_DESTROY_CQ:
+		err = real.destroy_cq(sv_real(first));
+		forget(first);
+		sv_cq_free(first);
+		return err;
+	case SV_OP_CREATE_QP:
+		return open_qp(first, pointer(r->arg[1]), false, &r->result);
+	case SV_OP_CREATE_QP_EX: {
+		struct ibv_qp_init_attr_ex *attr = pointer(r->arg[1]);
+
+		return open_qp(attr->pd, (struct ibv_qp_init_attr *)attr, true, &r->result);
+	}
+	case SV_OP_MODIFY_QP: {
+		struct ibv_qp_attr *attr = pointer(r->arg[1]);
+
+		err = real.modify_qp(sv_real(first), attr, r->arg[2]);
+		if (!err && (r->arg[2] & IBV_QP_STATE)) {
+			if (attr->qp_state == IBV_QPS_RTR)
+				sv_qp_peer(first, attr->dest_qp_num, attr->ah_attr.dlid);
+			sv_qp_state(first, attr->qp_state);
+			find(first)->qp.state = attr->qp_state;
+		}
+		return err;
+	}
+	case SV_OP_QUERY_QP:
+		return real.query_qp(sv_real(first), pointer(r->arg[1]), r->arg[2], pointer(r->arg[3]));
+	case SV_OP_DESTROY_QP:
+		err = real.destroy_qp(sv_real(first));
+		forget(first);
+		sv_qp_free(first);
+		return err;
+	case SV_OP_EXIT:
+		driver_exit_status = (int)r->arg[0];
+		if (getenv("DRIVER_SAYS_EXIT"))
+			printf("exit %d\n", driver_exit_status), fflush(stdout);
+		return 0;
+	default:
+		return EOPNOTSUPP;
+	}
+}
+
+static void *serve(void *unused)
+{
+	(void)unused;
+	for (;;) {
+		int slot = sv_mailbox_take(-1);
+		struct sv_request *request;
+
+		if (slot < 0)
+			continue;
+		while (__atomic_load_n(&driver_hold, __ATOMIC_ACQUIRE))
+			usleep(1000);
+		request = &sv_mailbox()[slot];
+		pthread_mutex_lock(&model);
+		driver_requests[request->op]++;
+		request->err = carry_out(request);
+		pthread_mutex_unlock(&model);
+		sv_mailbox_answer(slot);
+	}
+	return NULL;
+}
+
+/* ---- DETACH and REATTACH ---------------------------------------------------------------------------------------- */
+
+static struct ibv_context *detached_context;
+
+void driver_detach(struct ibv_context *vcontext)
+{
+	struct ibv_context *context = sv_real(vcontext);
+
+	for (int kind = QP; kind >= 0; kind--)
+		for (unsigned i = object_count; i-- > 0;) {
+			struct object *object = &objects[i];
+			void *made = sv_real(object->v);
+
+			if ((int)object->kind != kind || object->context != vcontext)
+				continue;
+			switch (object->kind) {
+			case QP:
+				object->qp.state = ((struct ibv_qp *)made)->state;
+				real.destroy_qp(made);
+				sv_qp_bind(object->v, NULL);
+				break;
+			case CQ:
+				sv_cq_bind(object->v, NULL);
+				real.destroy_cq(made);
+				break;
+			case MR:
+				sv_mr_bind(object->v, NULL);
+				real.dereg_mr(made);
+				break;
+			case PD:
+				sv_pd_bind(object->v, NULL);
+				real.dealloc_pd(made);
+				break;
+			case CHANNEL:
+				sv_channel_bind(object->v, NULL);
+				real.destroy_comp_channel(made);
+				break;
+			}
+		}
+	sv_context_bind(vcontext, NULL);
+	real.close_device(context);
+	detached_context = vcontext;
+}
+
+static void reattach_qp(struct object *object)
+{
+	struct ibv_qp *v = object->v;
+	struct ibv_qp_init_attr init = object->qp.init;
+	struct ibv_qp_attr attr = { 0 };
+	struct ibv_qp *made;
+
+	init.qp_context = v;
+	init.send_cq = sv_real(init.send_cq);
+	init.recv_cq = sv_real(init.recv_cq);
+	made = real.create_qp(sv_real(v->pd), &init);
+	attr.qp_state = object->qp.state;
+	real.modify_qp(made, &attr, IBV_QP_STATE);
+	sv_qp_bind(v, made);
+}
+
+void driver_reattach(struct ibv_context *vcontext)
+{
+	int err = sv_context_bind(vcontext, real.open_device(sv_device_real(vcontext->device)));
+
+	for (int kind = 0; kind <= QP && !err; kind++)
+		for (unsigned i = 0; i < object_count && !err; i++) {
+			struct object *object = &objects[i];
+			struct ibv_mr *mr = object->v;
+
+			if ((int)object->kind != kind || object->context != vcontext)
+				continue;
+			switch (object->kind) {
+			case CHANNEL:
+				err = sv_channel_bind(object->v, real.create_comp_channel(sv_real(vcontext)));
+				break;
+			case PD:
+				sv_pd_bind(object->v, real.alloc_pd(sv_real(vcontext)));
+				break;
+			case MR:
+				sv_mr_bind(mr, sv_real_reg_mr(sv_real(mr->pd), mr->addr, mr->length,
+							      (uintptr_t)mr->addr, object->mr.access));
+				break;
+			case CQ:
+				err = sv_cq_bind(object->v,
+						 real.create_cq(sv_real(vcontext), object->cq.cqe, object->v,
+								object->cq.channel ? sv_real(object->cq.channel) : NULL,
+								0));
+				break;
+			case QP:
+				reattach_qp(object);
+				break;
+			}
+		}
+	if (err)
+		die(strerror(err));
+	driver_push_keys(vcontext);
+}
+
+void driver_push_keys(struct ibv_context *vcontext)
+{
+	uint32_t vl[MAX_OBJECTS], rl[MAX_OBJECTS], vr[MAX_OBJECTS], rr[MAX_OBJECTS], count = 0;
+	struct sv_keymap *old_lkeys = lkeys, *old_rkeys = rkeys;
+
+	for (unsigned i = 0; i < object_count; i++)
+		if (objects[i].kind == MR && objects[i].context == vcontext) {
+			struct ibv_mr *v = objects[i].v, *made = sv_real(v);
+
+			vl[count] = v->lkey;
+			rl[count] = made->lkey;
+			vr[count] = v->rkey;
+			rr[count++] = made->rkey;
+		}
+	lkeys = sv_keymap_new(vl, rl, count);
+	rkeys = sv_keymap_new(vr, rr, count);
+	sv_context_set_lkeys(vcontext, lkeys);
+	for (unsigned i = 0; i < object_count; i++)
+		if (objects[i].kind == QP && objects[i].context == vcontext)
+			sv_qp_set_rkeys(objects[i].v, rkeys);
+	sv_keymap_free(old_lkeys);
+	sv_keymap_free(old_rkeys);
+}
+
+void driver_start(void)
+{
+	void *library = dlopen("libibverbs.so.1", RTLD_NOW);
+	const char *ids = getenv("SHADOWVERBS_IDS");
+	pthread_t thread;
+
+	if (!library)
+		die(dlerror());
+#define REAL(name) *(void **)&real.name = dlsym(library, "ibv_" #name);
+	REALS
+	if (ids && !strcmp(ids, "scrambled"))
+		masks = (struct sv_masks){ .qp_num = 0x5a5a5a, .key = 0x3c3c3c3c, .lid = 0x0ff0 };
+	sv_set_masks(&masks);
+	for (int i = 0; i < SERVICE_THREADS; i++)
+		if (pthread_create(&thread, NULL, serve, NULL))
+			die("pthread_create");
+	sv_driver_ready(0);
+}

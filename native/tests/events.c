@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completion channels, asynchronous events, sleepers. */
+#include "test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+
+static const struct shape shape = { .send_wr = 16, .recv_wr = 16, .sge = 1 };
+
+struct sleeper {
+	struct fixture *f;
+	struct ibv_cq *cq;
+	void *context;
+	int result, err;
+	unsigned asleep, done;
+	pthread_t thread;
+};
+
+static void *sleep_for_event(void *argument)
+{
+	struct sleeper *s = argument;
+
+	__atomic_store_n(&s->asleep, 1, __ATOMIC_RELEASE);
+	s->result = ibv_get_cq_event(s->f->channel, &s->cq, &s->context);
+	s->err = errno;
+	__atomic_store_n(&s->done, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void start(struct sleeper *s)
+{
+	CHECK_EQUAL(pthread_create(&s->thread, NULL, sleep_for_event, s), 0);
+	while (!__atomic_load_n(&s->asleep, __ATOMIC_ACQUIRE))
+		sched_yield();
+	/* Most likely it is in poll(2) by now; right is right in any case. */
+	usleep(20000);
+	CHECK_EQUAL(__atomic_load_n(&s->done, __ATOMIC_ACQUIRE), 0);
+}
+
+static void join(struct sleeper *s)
+{
+	CHECK_EQUAL(pthread_join(s->thread, NULL), 0);
+	CHECK_EQUAL(s->result, 0);
+	CHECK(s->cq == s->f->cq && s->context == s->f);
+	ibv_ack_cq_events(s->cq, 1);
+}
+
+static void arm_and_complete(struct fixture *f, uint64_t wr_id)
+{
+	CHECK_EQUAL(ibv_req_notify_cq(f->cq, 0), 0);
+	CHECK_EQUAL(post_send(f, wr_id, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+	mock_complete_sends(mock_qp(f->qp), 1, IBV_WC_SUCCESS);
+}
+
+static bool readable(int fd, int milliseconds)
+{
+	struct pollfd ready = { .fd = fd, .events = POLLIN };
+
+	return poll(&ready, 1, milliseconds) == 1;
+}
+
+static void detach_and_reattach(struct fixture *f)
+{
+	driver_detach(f->context);
+	driver_reattach(f->context);
+}
+
+static void no_event(struct fixture *f)
+{
+	struct ibv_cq *cq;
+	void *context;
+	int flags = fcntl(f->channel->fd, F_GETFL);
+
+	CHECK(!readable(f->channel->fd, 0));
+	CHECK_EQUAL(fcntl(f->channel->fd, F_SETFL, flags | O_NONBLOCK), 0);
+	errno = 0;
+	CHECK_EQUAL(ibv_get_cq_event(f->channel, &cq, &context), -1);
+	CHECK_EQUAL(errno, EAGAIN);
+	CHECK_EQUAL(fcntl(f->channel->fd, F_SETFL, flags), 0);
+}
+
+static void one_event(struct fixture *f)
+{
+	struct ibv_cq *cq = NULL;
+	void *context = NULL;
+
+	CHECK(readable(f->channel->fd, 0));
+	CHECK_EQUAL(ibv_get_cq_event(f->channel, &cq, &context), 0);
+	CHECK(cq == f->cq && context == f);
+	ibv_ack_cq_events(cq, 1);
+}
+
+static void events_arrive(void)
+{
+	struct fixture *f = open_fixture(shape);
+
+	for (int round = 0; round < 5; round++) {
+		no_event(f);
+		arm_and_complete(f, round);
+		one_event(f);
+		no_event(f);
+		expect(f->cq, round, IBV_WC_SUCCESS);
+	}
+	close_fixture(f);
+}
+
+static void sleeper_wakes(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct sleeper s = { .f = f };
+
+	start(&s);
+	arm_and_complete(f, 1);
+	join(&s);
+	close_fixture(f);
+}
+
+/* Asleep in ibv_get_cq_event all through a checkpoint: woken by what happens afterwards. */
+static void sleeper_through_a_checkpoint(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct sleeper s = { .f = f };
+
+	CHECK_EQUAL(post_send(f, 1, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+	CHECK_EQUAL(ibv_req_notify_cq(f->cq, 0), 0);
+	start(&s);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(f->cq), 0);
+	CHECK_EQUAL(sv_channel_drain(f->channel), 0);
+	detach_and_reattach(f);
+	/* The notification was asked for before: it is asked for again. */
+	CHECK_EQUAL(mock_cq(f->cq)->arms, 1);
+	{
+		uint64_t position;
+
+		CHECK_EQUAL(sv_qp_replay_sends(f->qp, &position), 0);
+	}
+	sv_gate_open();
+	CHECK_EQUAL(__atomic_load_n(&s.done, __ATOMIC_ACQUIRE), 0);
+	mock_complete_sends(mock_qp(f->qp), 1, IBV_WC_SUCCESS);
+	join(&s);
+	expect(f->cq, 1, IBV_WC_SUCCESS);
+	no_event(f);
+	close_fixture(f);
+}
+
+/* The completion was drained, its event was not: the sleeper gets one when the gate opens. */
+static void drained_without_its_event(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct sleeper s = { .f = f };
+
+	CHECK_EQUAL(ibv_req_notify_cq(f->cq, 0), 0);
+	CHECK_EQUAL(post_send(f, 1, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+	mock_cq(f->cq)->armed = 0;	/* the device is slow with its events */
+	start(&s);
+	close_gate();
+	mock_complete_sends(mock_qp(f->qp), 1, IBV_WC_SUCCESS);
+	CHECK_EQUAL(sv_cq_drain(f->cq), 1);
+	CHECK_EQUAL(sv_channel_drain(f->channel), 0);
+	detach_and_reattach(f);
+	sv_gate_open();
+	join(&s);
+	expect(f->cq, 1, IBV_WC_SUCCESS);
+	no_event(f);
+	/* It was used up: the next completion makes none. */
+	CHECK_EQUAL(post_send(f, 2, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+	mock_complete_sends(mock_qp(f->qp), 1, IBV_WC_SUCCESS);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(f->cq), 1);
+	sv_gate_open();
+	no_event(f);
+	close_fixture(f);
+}
+
+/* Events that were not read come through, one each, and an epoll set of the application sees them. */
+static void unread_events(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct epoll_event watched = { .events = EPOLLIN, .data.u64 = 5 }, got;
+	int set = epoll_create1(0);
+
+	CHECK_EQUAL(epoll_ctl(set, EPOLL_CTL_ADD, f->channel->fd, &watched), 0);
+	CHECK_EQUAL(epoll_wait(set, &got, 1, 0), 0);
+	arm_and_complete(f, 1);
+	arm_and_complete(f, 2);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(f->cq), 2);
+	CHECK_EQUAL(sv_channel_drain(f->channel), 0);
+	detach_and_reattach(f);
+	sv_gate_open();
+	CHECK_EQUAL(epoll_wait(set, &got, 1, 1000), 1);
+	CHECK_EQUAL(got.data.u64, 5);
+	one_event(f);
+	one_event(f);
+	no_event(f);
+	CHECK_EQUAL(epoll_wait(set, &got, 1, 0), 0);
+	arm_and_complete(f, 3);
+	CHECK_EQUAL(epoll_wait(set, &got, 1, 1000), 1);
+	one_event(f);
+	for (int i = 1; i <= 3; i++)
+		expect(f->cq, i, IBV_WC_SUCCESS);
+	close(set);
+	close_fixture(f);
+}
+
+/* Armed twice, one event read: the second request may still stand, so it is renewed. */
+static void armed_again_before_the_event_was_read(void)
+{
+	struct fixture *f = open_fixture(shape);
+
+	arm_and_complete(f, 1);
+	expect(f->cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQUAL(ibv_req_notify_cq(f->cq, 0), 0);
+	one_event(f);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(f->cq), 0);
+	detach_and_reattach(f);
+	CHECK_EQUAL(mock_cq(f->cq)->arms, 1);
+	CHECK_EQUAL(mock_cq(f->cq)->armed, 2);
+	sv_gate_open();
+	close_fixture(f);
+}
+
+static void solicited_only_stays_so(void)
+{
+	struct fixture *f = open_fixture(shape);
+
+	CHECK_EQUAL(ibv_req_notify_cq(f->cq, 1), 0);
+	close_gate();
+	detach_and_reattach(f);
+	CHECK_EQUAL(mock_cq(f->cq)->armed, 1);
+	sv_gate_open();
+	close_fixture(f);
+}
+
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+/* As read(2): restarted when the handler asks for it, else EINTR. */
+static void interrupted(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct sigaction action = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+	struct sleeper s = { .f = f };
+
+	sigaction(SIGUSR1, &action, NULL);
+	start(&s);
+	for (int i = 0; i < 5; i++)
+		pthread_kill(s.thread, SIGUSR1);
+	usleep(20000);
+	CHECK_EQUAL(__atomic_load_n(&s.done, __ATOMIC_ACQUIRE), 0);
+	action.sa_flags = 0;
+	sigaction(SIGUSR1, &action, NULL);
+	pthread_kill(s.thread, SIGUSR1);
+	CHECK_EQUAL(pthread_join(s.thread, NULL), 0);
+	CHECK_EQUAL(s.result, -1);
+	CHECK_EQUAL(s.err, EINTR);
+	action.sa_handler = SIG_DFL;
+	sigaction(SIGUSR1, &action, NULL);
+	close_fixture(f);
+}
+
+/* What ends a poll while the gate is closed is the process checkpointer, and not for the application to know. */
+static void interrupted_by_a_checkpoint(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct sigaction action = { .sa_handler = on_signal };
+	struct sleeper s = { .f = f };
+
+	sigaction(SIGUSR1, &action, NULL);
+	start(&s);
+	close_gate();
+	for (int i = 0; i < 5; i++)
+		pthread_kill(s.thread, SIGUSR1);
+	usleep(20000);
+	sv_gate_open();
+	CHECK_EQUAL(__atomic_load_n(&s.done, __ATOMIC_ACQUIRE), 0);
+	arm_and_complete(f, 1);
+	join(&s);
+	expect(f->cq, 1, IBV_WC_SUCCESS);
+	action.sa_handler = SIG_DFL;
+	sigaction(SIGUSR1, &action, NULL);
+	close_fixture(f);
+}
+
+/* A thread that is cancelled in its sleep leaves nothing locked. */
+static void cancelled(void)
+{
+#ifndef __SANITIZE_ADDRESS__	/* which takes the unwound stack for an overflow */
+	struct fixture *f = open_fixture(shape);
+	struct sleeper s = { .f = f };
+	void *result;
+
+	start(&s);
+	CHECK_EQUAL(pthread_cancel(s.thread), 0);
+	CHECK_EQUAL(pthread_join(s.thread, &result), 0);
+	CHECK(result == PTHREAD_CANCELED);
+	close_gate();
+	sv_gate_open();
+	arm_and_complete(f, 1);
+	one_event(f);
+	close_fixture(f);
+#endif
+}
+
+static void *destroy_cq(void *cq)
+{
+	CHECK_EQUAL(ibv_destroy_cq(cq), 0);
+	return NULL;
+}
+
+/* Destroying waits for the application's acknowledgements, outside the gate. */
+static void destroy_waits_for_acknowledgements(void)
+{
+	struct fixture *f = open_fixture(shape);
+	unsigned before = driver_requests[SV_OP_DESTROY_CQ];
+	struct ibv_cq *cq;
+	void *context;
+	pthread_t thread;
+
+	arm_and_complete(f, 1);
+	CHECK_EQUAL(ibv_get_cq_event(f->channel, &cq, &context), 0);
+	CHECK_EQUAL(ibv_destroy_qp(f->qp), 0);
+	CHECK_EQUAL(ibv_destroy_qp(f->other), 0);
+	CHECK_EQUAL(pthread_create(&thread, NULL, destroy_cq, f->cq), 0);
+	usleep(50000);
+	CHECK_EQUAL(driver_requests[SV_OP_DESTROY_CQ], before);
+	close_gate();
+	sv_gate_open();
+	ibv_ack_cq_events(cq, 1);
+	CHECK_EQUAL(pthread_join(thread, NULL), 0);
+	CHECK_EQUAL(driver_requests[SV_OP_DESTROY_CQ], before + 1);
+	f->cq = ibv_create_cq(f->context, 10, NULL, NULL, 0);
+	f->qp = make_qp(f, shape);
+	f->other = make_qp(f, shape);
+	close_fixture(f);
+}
+
+/* Events of a CQ that is destroyed are gone. */
+static void destroyed_cq_has_no_events(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_cq *shared = f->cq;
+
+	f->cq = ibv_create_cq(f->context, 10, NULL, f->channel, 0);
+	CHECK_EQUAL(ibv_destroy_qp(f->other), 0);
+	f->other = make_qp(f, shape);
+	arm_and_complete(&(struct fixture){ .cq = shared, .qp = f->qp, .mr = f->mr }, 1);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(shared), 1);
+	CHECK_EQUAL(sv_channel_drain(f->channel), 0);
+	sv_gate_open();
+	CHECK(readable(f->channel->fd, 0));
+	CHECK_EQUAL(ibv_destroy_qp(f->qp), 0);
+	CHECK_EQUAL(ibv_destroy_cq(shared), 0);
+	no_event(f);
+	f->qp = make_qp(f, shape);
+	close_fixture(f);
+}
+
+static void asynchronous_events(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_async_event event;
+	int flags = fcntl(f->context->async_fd, F_GETFL);
+
+	mock_async_event(f->context, IBV_EVENT_QP_ACCESS_ERR, sv_real(f->qp));
+	CHECK(readable(f->context->async_fd, 0));
+	CHECK_EQUAL(ibv_get_async_event(f->context, &event), 0);
+	CHECK_EQUAL(event.event_type, IBV_EVENT_QP_ACCESS_ERR);
+	CHECK(event.element.qp == f->qp);
+	ibv_ack_async_event(&event);
+	mock_async_event(f->context, IBV_EVENT_CQ_ERR, sv_real(f->cq));
+	mock_async_event(f->context, IBV_EVENT_PORT_ACTIVE, (void *)1);
+	close_gate();
+	CHECK_EQUAL(sv_context_drain(f->context), 0);
+	detach_and_reattach(f);
+	sv_gate_open();
+	CHECK_EQUAL(ibv_get_async_event(f->context, &event), 0);
+	CHECK_EQUAL(event.event_type, IBV_EVENT_CQ_ERR);
+	CHECK(event.element.cq == f->cq);
+	ibv_ack_async_event(&event);
+	CHECK_EQUAL(ibv_get_async_event(f->context, &event), 0);
+	CHECK_EQUAL(event.event_type, IBV_EVENT_PORT_ACTIVE);
+	CHECK_EQUAL(event.element.port_num, 1);
+	ibv_ack_async_event(&event);
+	CHECK_EQUAL(fcntl(f->context->async_fd, F_SETFL, flags | O_NONBLOCK), 0);
+	CHECK_EQUAL(ibv_get_async_event(f->context, &event), -1);
+	CHECK_EQUAL(errno, EAGAIN);
+	close_fixture(f);
+}
+
+static void *destroy_qp(void *qp)
+{
+	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+	return NULL;
+}
+
+static void destroying_a_qp_waits_too(void)
+{
+	struct fixture *f = open_fixture(shape);
+	unsigned before = driver_requests[SV_OP_DESTROY_QP];
+	struct ibv_async_event event;
+	pthread_t thread;
+
+	mock_async_event(f->context, IBV_EVENT_QP_FATAL, sv_real(f->other));
+	CHECK_EQUAL(ibv_get_async_event(f->context, &event), 0);
+	CHECK_EQUAL(pthread_create(&thread, NULL, destroy_qp, f->other), 0);
+	usleep(50000);
+	CHECK_EQUAL(driver_requests[SV_OP_DESTROY_QP], before);
+	ibv_ack_async_event(&event);
+	CHECK_EQUAL(pthread_join(thread, NULL), 0);
+	f->other = make_qp(f, shape);
+	close_fixture(f);
+}
+
+int main(void)
+{
+	RUN(events_arrive);
+	RUN(sleeper_wakes);
+	RUN(sleeper_through_a_checkpoint);
+	RUN(drained_without_its_event);
+	RUN(unread_events);
+	RUN(armed_again_before_the_event_was_read);
+	RUN(solicited_only_stays_so);
+	RUN(interrupted);
+	RUN(cancelled);
+	RUN(interrupted_by_a_checkpoint);
+	RUN(destroy_waits_for_acknowledgements);
+	RUN(destroyed_cq_has_no_events);
+	RUN(asynchronous_events);
+	RUN(destroying_a_qp_waits_too);
+	return 0;
+}

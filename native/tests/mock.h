@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A libibverbs.so.1 for the tests whose devices do nothing by themselves: the test looks at what was posted and makes
+ * the completions. It aborts when it is given a struct that it did not make.
+ */
+#ifndef MOCK_H
+#define MOCK_H
+
+#include <stdbool.h>
+#include <infiniband/verbs.h>
+
+#define MOCK_RING 4096
+#define MOCK_SGES 16
+
+struct mock_request {
+	union {
+		struct ibv_send_wr send;
+		struct ibv_recv_wr recv;
+	};
+	struct ibv_sge sges[MOCK_SGES];
+	char payload[256];		/* of an inline request, as it was at the post */
+	unsigned payload_length;
+};
+
+struct mock_queue {
+	struct mock_request requests[MOCK_RING];
+	unsigned posted;		/* in all */
+	unsigned completed;
+};
+
+struct mock_cq {
+	unsigned magic;
+	struct ibv_cq v;
+	struct ibv_wc ring[MOCK_RING];
+	unsigned head, tail;
+	int armed;			/* 1 solicited only, 2 any */
+	unsigned arms;
+};
+
+struct mock_qp {
+	unsigned magic;
+	struct ibv_qp v;
+	struct mock_queue send, recv;
+	bool signal_all;
+	unsigned users;			/* threads that post sends: the library must let in one only */
+	struct ibv_qp_attr attr;
+};
+
+/* The real objects behind virtual ones, by what sv_real says. */
+struct mock_qp *mock_qp(struct ibv_qp *vqp);
+struct mock_cq *mock_cq(struct ibv_cq *vcq);
+
+/* The next `count` posted requests complete in order: those that are signaled, or all of them when in error. */
+void mock_complete_sends(struct mock_qp *qp, unsigned count, enum ibv_wc_status status);
+void mock_complete_recvs(struct mock_qp *qp, unsigned count, enum ibv_wc_status status, uint32_t byte_len);
+/* The last request posted to the receive queue takes a message of these bytes. */
+void mock_receive(struct mock_qp *qp, const void *bytes, uint32_t length);
+/* Completions taken from the real queue in all. */
+unsigned mock_polled(struct mock_cq *cq);
+void mock_push(struct mock_cq *cq, const struct ibv_wc *wc);
+void mock_async_event(struct ibv_context *vcontext, enum ibv_event_type type, void *real_element);
+
+/* The post after so many more good requests fails with ENOSPC (not an error that our own checks give); -1: never. */
+extern int mock_fail_after;
+/* Set: every request completes when it is posted. */
+extern bool mock_completes_at_once;
+/* Set: a thread that posts sends stays in the device until it is cleared. */
+extern unsigned mock_hold;
+/* Set: the device must not be used, for the gate is closed. */
+extern unsigned mock_forbidden;
+/* Objects not yet destroyed. */
+extern int mock_objects;
+
+#endif

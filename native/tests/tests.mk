@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+# The tests: programs that load the library together with a mock of libibverbs and a stand-in for the driver.
+
+TESTS := chain gate checkpoint events process
+TEST_DIR := $(BUILD)/tests
+TEST_CFLAGS := $(CPPFLAGS) -Itests $(filter-out -Wmissing-prototypes -fvisibility=hidden,$(CFLAGS))
+TEST_PROGRAMS := $(TESTS:%=$(TEST_DIR)/%)
+TEST_LIBRARIES := $(TEST_DIR)/libibverbs.so.1 $(TEST_DIR)/libjvm.so
+
+$(TEST_DIR):
+	mkdir -p $@
+
+$(TEST_DIR)/libibverbs.so.1: tests/mock.c tests/mock.h include/shadowverbs.h $(LIBRARY) | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libibverbs.so.1 -o $@ $< -L$(BUILD) -lshadowverbs
+
+$(TEST_DIR)/libjvm.so: tests/jvm.c tests/driver.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libjvm.so -o $@ $<
+
+$(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/fixture.c tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -l:libibverbs.so.1 -lpthread -ldl
+
+check: $(TEST_PROGRAMS)
+	@tests/coverage $(LIBRARY)
+	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
