@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ids;
+
+import java.util.ArrayList;
+import java.util.List;
+
+/**
+ * The published records of all ranks, and what follows from them: which real address and queue pair number a virtual
+ * destination stands for, and which remote keys hold there. Immutable; made anew at each REATTACH.
+ */
+public final class AddressBook {
+    /** A destination found: its real port, its real queue pair number, and the remote keys that hold there. */
+    public static final class Destination {
+        public final PortIds port;
+        public final int realQpNum;
+        public final ExceptionSet remoteKeys;
+
+        Destination(final PortIds port, final int realQpNum, final ExceptionSet remoteKeys) {
+            this.port = port;
+            this.realQpNum = realQpNum;
+            this.remoteKeys = remoteKeys;
+        }
+    }
+
+    /** Of a job that was never re-attached: every id means itself. */
+    public static final AddressBook EMPTY = new AddressBook(new ArrayList<OwnerRecord>());
+
+    private final List<OwnerRecord> owners;
+
+    public AddressBook(final List<OwnerRecord> owners) {
+        this.owners = owners;
+    }
+
+    public boolean isEmpty() {
+        return owners.isEmpty();
+    }
+
+    /**
+     * @param lid virtual; counts when gid is null or zero
+     * @return null when no carried-over port has this address: lid, GID and number then translate by the masks alone
+     */
+    public Destination find(final int lid, final Gid gid, final int qpNum, final IdMasks masks) {
+        PortIds first = null;
+        ExceptionSet keys = ExceptionSet.EMPTY;
+        for (final OwnerRecord owner : owners) {
+            for (int i = 0; i < owner.contextCount(); i++) {
+                final OwnerRecord.ContextIds context = owner.contextAt(i);
+                final PortIds port = context.portAnswering(lid, gid);
+                if (port == null) {
+                    continue;
+                }
+                if (context.qpNums.containsVirtual(qpNum)) {
+                    return new Destination(port, context.qpNums.realOf(qpNum, 0), context.remoteKeys);
+                }
+                first = first == null ? port : first;
+                keys = keys.union(context.remoteKeys);
+            }
+        }
+        // A queue pair made after the REATTACH, of one of the processes behind that address.
+        return first == null ? null : new Destination(first, qpNum ^ masks.qpNum(), keys);
+    }
+
+    /** Queue pair numbers that other processes hold on the same device. */
+    public ExceptionSet qpNumsBeside(final OwnerRecord.ContextIds own) {
+        ExceptionSet all = ExceptionSet.EMPTY;
+        for (final OwnerRecord owner : owners) {
+            for (int i = 0; i < owner.contextCount(); i++) {
+                if (own.sameDevice(owner.contextAt(i))) {
+                    all = all.union(owner.contextAt(i).qpNums);
+                }
+            }
+        }
+        return all;
+    }
+
+    /** Remote keys that other processes hold on the same device. */
+    public ExceptionSet remoteKeysBeside(final OwnerRecord.ContextIds own) {
+        ExceptionSet all = ExceptionSet.EMPTY;
+        for (final OwnerRecord owner : owners) {
+            for (int i = 0; i < owner.contextCount(); i++) {
+                if (own.sameDevice(owner.contextAt(i))) {
+                    all = all.union(owner.contextAt(i).remoteKeys);
+                }
+            }
+        }
+        return all;
+    }
+}

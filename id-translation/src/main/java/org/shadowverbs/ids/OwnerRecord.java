@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ids;
+
+/**
+ * What a rank publishes after it has made its real objects anew: for each of its device contexts the addresses of the
+ * ports and the exceptions of queue pair numbers and remote keys. Immutable.
+ */
+public final class OwnerRecord {
+    /** The ids of one open device. */
+    public static final class ContextIds {
+        private final PortIds[] ports;
+        public final ExceptionSet qpNums;
+        public final ExceptionSet remoteKeys;
+
+        public ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet remoteKeys) {
+            this.ports = ports.clone();
+            this.qpNums = qpNums;
+            this.remoteKeys = remoteKeys;
+        }
+
+        public int portCount() {
+            return ports.length;
+        }
+
+        public PortIds portAt(final int n) {
+            return ports[n];
+        }
+
+        /** The port that a packet to this virtual address reaches, or null. */
+        public PortIds portAnswering(final int lid, final Gid gid) {
+            for (final PortIds port : ports) {
+                if (port.answersTo(lid, gid)) {
+                    return port;
+                }
+            }
+            return null;
+        }
+
+        /** Whether both are views of one device as the application knows it: they share a virtual address. */
+        public boolean sameDevice(final ContextIds other) {
+            for (final PortIds port : ports) {
+                if (port.virtualLid != 0 && other.portAnswering(port.virtualLid, null) != null) {
+                    return true;
+                }
+                for (int i = 0; i < port.gidCount(); i++) {
+                    if (other.portAnswering(0, port.gidAt(i).virtual) != null) {
+                        return true;
+                    }
+                }
+            }
+            return false;
+        }
+    }
+
+    private static final int VERSION = 1;
+
+    public final int rank;
+    private final ContextIds[] contexts;
+
+    public OwnerRecord(final int rank, final ContextIds[] contexts) {
+        this.rank = rank;
+        this.contexts = contexts.clone();
+    }
+
+    public int contextCount() {
+        return contexts.length;
+    }
+
+    public ContextIds contextAt(final int n) {
+        return contexts[n];
+    }
+
+    public byte[] encode() {
+        final RecordWriter out = new RecordWriter(256).i8(VERSION).i32(rank).i32(contexts.length);
+        for (final ContextIds context : contexts) {
+            out.i32(context.ports.length);
+            for (final PortIds port : context.ports) {
+                port.write(out);
+            }
+            context.qpNums.write(out);
+            context.remoteKeys.write(out);
+        }
+        return out.toByteArray();
+    }
+
+    public static OwnerRecord decode(final byte[] bytes) {
+        final RecordReader in = new RecordReader(bytes).version(VERSION);
+        final int rank = in.i32();
+        final ContextIds[] contexts = new ContextIds[in.count(12)];
+        for (int i = 0; i < contexts.length; i++) {
+            final PortIds[] ports = new PortIds[in.count(11)];
+            for (int k = 0; k < ports.length; k++) {
+                ports[k] = PortIds.read(in);
+            }
+            contexts[i] = new ContextIds(ports, ExceptionSet.read(in), ExceptionSet.read(in));
+        }
+        in.end();
+        return new OwnerRecord(rank, contexts);
+    }
+}
