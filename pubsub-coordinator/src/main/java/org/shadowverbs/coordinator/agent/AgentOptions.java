@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.nio.file.Path;
+import java.util.List;
+
+/**
+ * How an agent runs.
+ *
+ * @param coordinatorHost where the coordinator listens
+ * @param coordinatorPort its port
+ * @param host this host's name
+ * @param runDirectory for socket, FIFOs and log
+ * @param socket for ranks
+ * @param secret to be shown to the coordinator and by ranks; empty: none
+ * @param backend for verdicts: "hca" or "ib2tcp"
+ * @param ownCommand starts this agent anew should it be lost; empty where the processes of the job end with it
+ * @param coordinatorCommand starts the coordinator anew when it is lost; empty: somebody else does
+ */
+public record AgentOptions(String coordinatorHost, int coordinatorPort, String host, Path runDirectory, Path socket,
+        String secret, String backend, List<String> ownCommand, List<String> coordinatorCommand) {
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.util.function.Supplier;
+import org.shadowverbs.coordinator.protocol.EventLog;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.Outbox;
+import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+
+/**
+ * The agent's connection to its coordinator. When it breaks the coordinator is started anew, if this agent is the one
+ * to do that, and everything it must know is told again by the hello. What was sent in between is lost: the hello has
+ * it.
+ */
+final class CoordinatorLink implements AutoCloseable {
+    private static final int CONNECT_MILLIS = 5_000;
+    private static final long LONGEST_PAUSE_MILLIS = 2_000;
+    private static final long LONG_NANOS = 60_000_000_000L;
+
+    private final AgentOptions options;
+    private final EventLog log;
+    private final Supplier<AgentHello> hello;
+    private final Handler handler;
+    private final Runnable whenLost;
+    private final Thread thread;
+    private volatile Outbox outbox;
+    private volatile FrameChannel channel;
+    private volatile boolean closing;
+    private volatile String refusal = "";
+    private final Runnable whenLong;
+
+    interface Handler {
+        void handle(Message message) throws IOException;
+    }
+
+    CoordinatorLink(final AgentOptions options, final EventLog log, final Supplier<AgentHello> hello,
+            final Handler handler, final Runnable whenLost, final Runnable whenLong) {
+        this.options = options;
+        this.log = log;
+        this.hello = hello;
+        this.handler = handler;
+        this.whenLost = whenLost;
+        this.whenLong = whenLong;
+        thread = Thread.ofPlatform().daemon().name("coordinator").start(this::run);
+    }
+
+    /** Why the coordinator turned this agent away at last, or an empty string. */
+    String refusal() {
+        return refusal;
+    }
+
+    void send(final Message message) {
+        final Outbox out = outbox;
+        if (out != null) {
+            out.send(message);
+        }
+    }
+
+    private void run() {
+        long pause = 10;
+        long since = System.nanoTime();
+        boolean said = false;
+        while (!closing) {
+            try {
+                channel = FrameChannel.connect(
+                        new InetSocketAddress(options.coordinatorHost(), options.coordinatorPort()), CONNECT_MILLIS);
+            } catch (IOException e) {
+                if (!said) {
+                    log.add("no coordinator at " + options.coordinatorHost() + ":" + options.coordinatorPort() + ": "
+                            + e.getMessage());
+                    said = true;
+                    startCoordinator();
+                }
+                if (System.nanoTime() - since > LONG_NANOS) {
+                    since = System.nanoTime();
+                    whenLong.run();
+                }
+                if (!sleep(pause)) {
+                    return;
+                }
+                pause = Math.min(LONGEST_PAUSE_MILLIS, pause * 2);
+                continue;
+            }
+            pause = 10;
+            said = false;
+            talk();
+            since = System.nanoTime();
+        }
+    }
+
+    private void talk() {
+        final FrameChannel current = channel;
+        try (Outbox out = new Outbox(current, "coordinator")) {
+            if (closing) {
+                return;
+            }
+            out.send(hello.get());
+            outbox = out;
+            for (;;) {
+                final Message message = current.read();
+                if (message instanceof Refused r) {
+                    refusal = r.reason();
+                }
+                handler.handle(message);
+            }
+        } catch (EOFException e) {
+            log.add("the coordinator closed the connection");
+        } catch (IOException | RuntimeException e) {
+            if (!closing) {
+                log.add("connection to the coordinator: " + e);
+            }
+        } finally {
+            outbox = null;
+            current.close();
+        }
+        if (!closing) {
+            whenLost.run();
+        }
+    }
+
+    private void startCoordinator() {
+        if (options.coordinatorCommand().isEmpty() || closing) {
+            return;
+        }
+        try {
+            log.add("starting a coordinator: " + String.join(" ", options.coordinatorCommand()));
+            new ProcessBuilder(options.coordinatorCommand())
+                    .redirectInput(ProcessBuilder.Redirect.from(new java.io.File("/dev/null")))
+                    .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+                    .redirectError(ProcessBuilder.Redirect.appendTo(
+                            options.runDirectory().resolve("coordinator.err").toFile()))
+                    .start();
+        } catch (IOException e) {
+            log.add("the coordinator can't be started: " + e);
+        }
+    }
+
+    /** From here on a connection that ends is not lost. */
+    void ending() {
+        closing = true;
+    }
+
+    private boolean sleep(final long millis) {
+        try {
+            Thread.sleep(millis);
+            return true;
+        } catch (InterruptedException e) {
+            return false; // close() ends the pause
+        }
+    }
+
+    @Override
+    public void close() {
+        closing = true;
+        thread.interrupt();
+        final FrameChannel current = channel;
+        if (current != null) {
+            current.close();
+        }
+    }
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.process.CheckpointException;
+import org.shadowverbs.coordinator.process.FreezeRequest;
+import org.shadowverbs.coordinator.process.FrozenTrees;
+import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.ProcessCheckpointer;
+import org.shadowverbs.coordinator.process.ProcessRoot;
+import org.shadowverbs.coordinator.process.RestoreRequest;
+import org.shadowverbs.coordinator.protocol.EventLog;
+import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
+import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.Save;
+import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
+import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
+import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
+import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
+import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.Message;
+
+/** The steps of a checkpoint that deal with processes. They run one after the other, on the agent's step thread. */
+final class ImageWorker {
+    private static final int SIGKILL = 9;
+    private static final int TERM_SECONDS = 10;
+    private static final Duration RESTORE_DEADLINE = Duration.ofMinutes(5);
+
+    private final AgentOptions options;
+    private final ProcessCheckpointer checkpointer;
+    private final Path restoreFolder;
+    private FrozenTrees frozen;
+
+    ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final Path restoreFolder) {
+        this.options = options;
+        this.checkpointer = checkpointer;
+        this.restoreFolder = restoreFolder;
+    }
+
+    Message freeze(final Freeze m, final List<LocalRank> ranks, final List<Tree> trees) {
+        letGo();
+        try {
+            final List<ProcessRoot> roots = new ArrayList<>();
+            final Set<Long> taken = new LinkedHashSet<>();
+            final Set<Long> pipes = new LinkedHashSet<>();
+            for (final LocalRank rank : ranks) {
+                roots.add(new ProcessRoot(rank.rootName(), rank.hostPid));
+                taken.add(rank.hostPid);
+                pipes.add(rank.verdictPipe.inode());
+            }
+            for (final Tree tree : trees) {
+                if (taken.add(tree.hostPid())) {
+                    roots.add(new ProcessRoot(treeName(tree), tree.hostPid()));
+                }
+            }
+            if (roots.isEmpty()) {
+                return new Frozen(m.epoch(), List.of(), 0);
+            }
+            if (ProcFs.descendants(roots.stream().map(ProcessRoot::hostPid).toList())
+                    .contains(ProcessHandle.current().pid())) {
+                return new StepFailed(m.epoch(), "FREEZE", "the agent itself descends from a program of the job");
+            }
+            frozen = checkpointer.freeze(FreezeRequest.of(roots, pipes));
+            return new Frozen(m.epoch(), frozen.trees().stream().map(t -> String.join(", ", t)).toList(),
+                    frozen.freezeNanos());
+        } catch (CheckpointException | IOException e) {
+            return new StepFailed(m.epoch(), "FREEZE", e.getMessage());
+        } catch (RuntimeException e) {
+            return new StepFailed(m.epoch(), "FREEZE", e.toString());
+        }
+    }
+
+    private static String treeName(final Tree tree) {
+        return "program " + tree.hostPid() + " (" + tree.argv().getFirst() + ")";
+    }
+
+    Message save(final Save m, final List<LocalRank> ranks, final List<Tree> trees) {
+        if (frozen == null) {
+            return new Saved(m.epoch(), 0, "");
+        }
+        try {
+            final String directory = "host-" + options.host() + "-" + ProcessHandle.current().pid();
+            final Path folder = Path.of(m.folder(), directory);
+            Files.createDirectories(folder);
+            final HostImages images = frozen.save(folder);
+            final List<Manifest.RankPart> rankParts = new ArrayList<>();
+            final Map<Long, String> names = new LinkedHashMap<>();
+            for (final LocalRank r : ranks) {
+                names.put(r.hostPid, r.rootName());
+                rankParts.add(new Manifest.RankPart(r.number, r.uid, r.pid, r.rootName(), r.program, r.treeRootPid,
+                        r.verdictPipe.inode()));
+            }
+            final List<Manifest.TreePart> treeParts = new ArrayList<>();
+            for (final Tree t : trees) {
+                treeParts.add(new Manifest.TreePart(t.hostPid(), names.getOrDefault(t.hostPid(), treeName(t)),
+                        t.argv(), t.cwd()));
+            }
+            return new Saved(m.epoch(), images.bytes(), ManifestFile.toJson(
+                    new Manifest.HostPart(options.host(), directory, rankParts, treeParts, images)));
+        } catch (CheckpointException | IOException e) {
+            return new StepFailed(m.epoch(), "SAVE", e.getMessage());
+        } catch (RuntimeException e) {
+            return new StepFailed(m.epoch(), "SAVE", e.toString());
+        }
+    }
+
+    Message thaw(final Thaw m) {
+        try {
+            if (frozen != null) {
+                if (m.kill()) {
+                    frozen.kill();
+                }
+                frozen.close();
+                frozen = null;
+            }
+            return new Thawed(m.epoch());
+        } catch (CheckpointException e) {
+            return new StepFailed(m.epoch(), "THAW", e.getMessage());
+        } catch (RuntimeException e) {
+            return new StepFailed(m.epoch(), "THAW", e.toString());
+        }
+    }
+
+    /** Thaws what is frozen, whatever the checkpoint has come to. */
+    void letGo() {
+        if (frozen == null) {
+            return;
+        }
+        try {
+            frozen.close();
+        } catch (CheckpointException e) {
+            new EventLog(options.runDirectory().resolve("agent.log")).add("processes could not be thawed: "
+                    + e.getMessage());
+        }
+        frozen = null;
+    }
+
+    RestoredJob restore(final Manifest manifest, final List<LocalRank> ranks) throws CheckpointException {
+        final Map<String, LocalRank> byUid = new LinkedHashMap<>();
+        ranks.forEach(r -> byUid.put(r.uid, r));
+        final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
+        final RestoredJob job = new RestoredJob();
+        try {
+            for (final Manifest.HostPart part : manifest.hosts()) {
+                final Map<Long, Path> pipes = new LinkedHashMap<>();
+                for (final Manifest.RankPart r : part.ranks()) {
+                    pipes.put(r.verdictInode(), byUid.get(r.uid()).verdictPipe.path());
+                }
+                job.add(part, checkpointer.restore(new RestoreRequest(restoreFolder.resolve(part.directory()),
+                        part.images(), restoreFolder.getFileName().toString(), pipes, own.resolve("0"),
+                        own.resolve("1"), own.resolve("2"), RESTORE_DEADLINE)));
+            }
+            return job;
+        } catch (CheckpointException | RuntimeException e) {
+            job.close();
+            throw e;
+        }
+    }
+
+    /** Sends the signal to all processes below the roots; who is still there later is killed. */
+    void terminate(final int signal, final Collection<Long> roots, final EventLog log) {
+        try {
+            final Set<Long> all = ProcFs.descendants(roots);
+            log.add("signal " + signal + " to " + all.size() + " processes");
+            final List<ProcessWatch> watches = new ArrayList<>();
+            for (final long pid : all) {
+                watches.add(ProcessWatch.start(pid, () -> { }));
+                Libc.kill(pid, signal);
+            }
+            final long end = System.nanoTime() + Duration.ofSeconds(TERM_SECONDS).toNanos();
+            boolean gone = true;
+            for (final ProcessWatch watch : watches) {
+                gone &= watch.awaitEnd(Math.max(0, (end - System.nanoTime()) / 1_000_000));
+            }
+            if (!gone && signal != SIGKILL) {
+                for (final long pid : ProcFs.descendants(roots)) {
+                    Libc.kill(pid, SIGKILL);
+                }
+            }
+        } catch (IOException e) {
+            log.add("not all processes could be ended: " + e.getMessage());
+        }
+    }
+}

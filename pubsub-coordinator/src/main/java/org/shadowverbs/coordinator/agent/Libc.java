@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.lang.invoke.VarHandle;
+import java.nio.file.Path;
+import java.util.List;
+
+/** The C library functions that the JDK has no other way to: each failure becomes an exception that names the call. */
+public final class Libc {
+    private static final Linker LINKER = Linker.nativeLinker();
+    private static final Linker.Option ERRNO_STATE = Linker.Option.captureCallState("errno");
+    private static final VarHandle ERRNO =
+            Linker.Option.captureStateLayout().varHandle(MemoryLayout.PathElement.groupElement("errno"));
+
+    private static final int EINTR = 4;
+    private static final int ESRCH = 3;
+    private static final short POLLIN = 1;
+    private static final int SIG_SETMASK = 2;
+    private static final int F_SETFD = 2;
+    private static final int FD_CLOEXEC = 1;
+
+    private Libc() {
+    }
+
+    @SuppressWarnings("restricted")
+    private static MethodHandle function(final String name, final MemoryLayout... arguments) {
+        return LINKER.downcallHandle(find(name), FunctionDescriptor.of(ValueLayout.JAVA_INT, arguments), ERRNO_STATE);
+    }
+
+    private static MemorySegment find(final String name) {
+        return LINKER.defaultLookup().find(name).orElseThrow(
+                () -> new UnsupportedOperationException("the C library has no " + name));
+    }
+
+    private static final class Fifo {
+        static final MethodHandle MKFIFO = function("mkfifo", ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
+    }
+
+    private static final class Kill {
+        static final MethodHandle KILL = function("kill", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
+    }
+
+    private static final class Pidfd {
+        static final MethodHandle OPEN = function("pidfd_open", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
+        static final MethodHandle POLL =
+                function("poll", ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT);
+        static final MethodHandle CLOSE = function("close", ValueLayout.JAVA_INT);
+    }
+
+    private static final class Exec {
+        static final MethodHandle FCNTL = fcntl();
+
+        @SuppressWarnings("restricted")
+        private static MethodHandle fcntl() {
+            return LINKER.downcallHandle(find("fcntl"), FunctionDescriptor.of(ValueLayout.JAVA_INT,
+                    ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT), ERRNO_STATE,
+                    Linker.Option.firstVariadicArg(2));
+        }
+
+        static final MethodHandle EXECVE =
+                function("execve", ValueLayout.ADDRESS, ValueLayout.ADDRESS, ValueLayout.ADDRESS);
+        static final MethodHandle SIGMASK =
+                function("pthread_sigmask", ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS);
+    }
+
+    public static void mkfifo(final Path path, final int mode) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            if ((int) Fifo.MKFIFO.invokeExact(state, arena.allocateFrom(path.toString()), mode) != 0) {
+                throw new IOException("mkfifo " + path + ": errno " + (int) ERRNO.get(state, 0L));
+            }
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** Returns false when there is no such process. */
+    public static boolean kill(final long pid, final int signal) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            if ((int) Kill.KILL.invokeExact(state, (int) pid, signal) == 0) {
+                return true;
+            }
+            final int errno = (int) ERRNO.get(state, 0L);
+            if (errno == ESRCH) {
+                return false;
+            }
+            throw new IOException("kill " + pid + " with signal " + signal + ": errno " + errno);
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** A descriptor of the process, or -1 when there is none. It becomes readable when the process ends. */
+    static int pidfdOpen(final long pid) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            final int fd = (int) Pidfd.OPEN.invokeExact(state, (int) pid, 0);
+            if (fd >= 0) {
+                return fd;
+            }
+            final int errno = (int) ERRNO.get(state, 0L);
+            if (errno == ESRCH) {
+                return -1;
+            }
+            throw new IOException("pidfd_open " + pid + ": errno " + errno);
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** Waits until the descriptor is readable; a negative time-out waits for ever. Returns whether it is. */
+    static boolean pollReadable(final int fd, final int millis) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            // struct pollfd: int fd, short events, short revents
+            final MemorySegment pollfd = arena.allocate(8, 4);
+            pollfd.set(ValueLayout.JAVA_INT, 0, fd);
+            pollfd.set(ValueLayout.JAVA_SHORT, 4, POLLIN);
+            for (;;) {
+                final int n = (int) Pidfd.POLL.invokeExact(state, pollfd, 1L, millis);
+                if (n >= 0) {
+                    return n > 0;
+                }
+                final int errno = (int) ERRNO.get(state, 0L);
+                if (errno != EINTR) {
+                    throw new IOException("poll: errno " + errno);
+                }
+            }
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    static void close(final int fd) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            if ((int) Pidfd.CLOSE.invokeExact(state, fd) != 0) {
+                throw new IOException("close " + fd + ": errno " + (int) ERRNO.get(state, 0L));
+            }
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** The descriptor is not to be seen by the program that this process becomes. */
+    public static void closeOnExec(final int fd) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            if ((int) Exec.FCNTL.invokeExact(state, fd, F_SETFD, FD_CLOEXEC) != 0) {
+                throw new IOException("fcntl " + fd + ": errno " + (int) ERRNO.get(state, 0L));
+            }
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /**
+     * Becomes another program. Returns only when that fails.
+     *
+     * @param signalMask bit n-1 for signal n: what the JVM was started with, since its own threads block other signals
+     * @return errno
+     */
+    public static int exec(final Path program, final List<String> argv, final List<String> environment,
+            final long signalMask) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            final MemorySegment mask = arena.allocate(128, 8); // sigset_t
+            mask.set(ValueLayout.JAVA_LONG, 0, signalMask);
+            final int rc = (int) Exec.SIGMASK.invokeExact(state, SIG_SETMASK, mask, MemorySegment.NULL);
+            assert rc == 0;
+            final int unused = (int) Exec.EXECVE.invokeExact(state, arena.allocateFrom(program.toString()),
+                    pointers(arena, argv), pointers(arena, environment));
+            return (int) ERRNO.get(state, 0L);
+        } catch (Throwable t) {
+            throw new IllegalStateException("execve", t);
+        }
+    }
+
+    private static MemorySegment pointers(final Arena arena, final List<String> strings) {
+        final MemorySegment array = arena.allocate(ValueLayout.ADDRESS, strings.size() + 1L);
+        for (int i = 0; i < strings.size(); i++) {
+            array.setAtIndex(ValueLayout.ADDRESS, i, arena.allocateFrom(strings.get(i)));
+        }
+        return array;
+    }
+
+    private static IOException sneak(final Throwable t) {
+        if (t instanceof IOException e) {
+            return e;
+        }
+        if (t instanceof RuntimeException e) {
+            throw e;
+        }
+        if (t instanceof Error e) {
+            throw e;
+        }
+        throw new IllegalStateException(t);
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.io.IOException;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import org.shadowverbs.coordinator.client.Verdict;
+import org.shadowverbs.coordinator.protocol.HostMessages.Member;
+import org.shadowverbs.coordinator.protocol.MemberState;
+import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.Outbox;
+import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
+
+/** A rank of this host. Guarded by the agent's lock. */
+final class LocalRank {
+    final String uid;
+    final long pid;
+    final long treeRootPid;
+    final String program;
+    final VerdictPipe verdictPipe;
+    long hostPid;
+    long epoch;
+    int number = -1;
+    MemberState state;
+    /** Its link while that is open. */
+    Outbox link;
+    /** Down when all that came through the link has been dealt with. */
+    CountDownLatch linkDone = new CountDownLatch(0);
+    /** Whether it has been welcomed, so that the coordinator knows it. */
+    boolean welcomed;
+    boolean saidGoodbye;
+    ProcessWatch watch;
+    /** The keys of its last contribution: an answer for the host is cut to them. */
+    Set<String> wanted = Set.of();
+    /** What it said last before it closes its link, until it has. */
+    Detached detached;
+    /** Set when an abort crossed the rank's way to detachment: it gets it from the pipe then. */
+    Verdict pendingVerdict;
+
+    LocalRank(final String uid, final long pid, final long hostPid, final long treeRootPid, final String program,
+            final VerdictPipe verdictPipe) {
+        this.uid = uid;
+        this.pid = pid;
+        this.hostPid = hostPid;
+        this.treeRootPid = treeRootPid;
+        this.program = program;
+        this.verdictPipe = verdictPipe;
+        this.state = MemberState.RUNNING;
+    }
+
+    Member member() {
+        return new Member(uid, number, pid, hostPid, treeRootPid, program, epoch, (byte) state.ordinal());
+    }
+
+    /** To the rank, if its link is open. */
+    void send(final Message message) {
+        if (link != null) {
+            link.send(message);
+        }
+    }
+
+    /** The name under which the process checkpointer knows it. */
+    String rootName() {
+        return "rank " + number;
+    }
+
+    void close() throws IOException {
+        if (link != null) {
+            link.close();
+            link = null;
+        }
+        verdictPipe.close();
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Stream;
+
+/** Looks at /proc: who descends from whom, and which process another pid namespace calls by a number. */
+final class ProcFs {
+    private static final Path PROC = Path.of("/proc");
+
+    private ProcFs() {
+    }
+
+    /** The roots and all their descendants that exist now. */
+    static Set<Long> descendants(final Collection<Long> roots) {
+        final Map<Long, List<Long>> children = new HashMap<>();
+        for (final long pid : all()) {
+            children.computeIfAbsent(parent(pid), p -> new ArrayList<>()).add(pid);
+        }
+        final Set<Long> found = new LinkedHashSet<>();
+        final ArrayDeque<Long> queue = new ArrayDeque<>(roots);
+        while (!queue.isEmpty()) {
+            final long pid = queue.remove();
+            if (Files.exists(PROC.resolve(Long.toString(pid))) && found.add(pid)) {
+                queue.addAll(children.getOrDefault(pid, List.of()));
+            }
+        }
+        return found;
+    }
+
+    /**
+     * The pid here of the process that calls itself {@code pid}, which is one of {@code roots} or descends from one of
+     * them. Where no process fits, {@code pid} itself.
+     */
+    static long hostPid(final long pid, final Collection<Long> roots) {
+        if (pid == innermostPid(pid)) {
+            return pid;
+        }
+        for (final long candidate : descendants(roots)) {
+            if (innermostPid(candidate) == pid) {
+                return candidate;
+            }
+        }
+        return pid;
+    }
+
+    private static List<Long> all() {
+        try (Stream<Path> entries = Files.list(PROC)) {
+            return entries.map(p -> p.getFileName().toString()).filter(n -> Character.isDigit(n.charAt(0)))
+                    .map(Long::valueOf).toList();
+        } catch (IOException e) {
+            return List.of();
+        }
+    }
+
+    private static long parent(final long pid) {
+        return number(pid, "PPid:", false);
+    }
+
+    /** What the process calls itself: the last of its numbers, one for each pid namespace. */
+    private static long innermostPid(final long pid) {
+        return number(pid, "NSpid:", true);
+    }
+
+    private static long number(final long pid, final String field, final boolean last) {
+        try {
+            for (final String line : Files.readAllLines(PROC.resolve(pid + "/status"))) {
+                if (line.startsWith(field)) {
+                    final String[] numbers = line.substring(field.length()).strip().split("\\s+");
+                    return Long.parseLong(numbers[last ? numbers.length - 1 : 0]);
+                }
+            }
+        } catch (IOException e) {
+            return -1; // it has ended
+        }
+        return -1;
+    }
+}

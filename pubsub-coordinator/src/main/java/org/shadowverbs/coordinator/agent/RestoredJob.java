@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.process.RestoredTrees;
+
+/** The restored processes of all source hosts of a checkpoint. */
+public final class RestoredJob implements AutoCloseable {
+    private final Map<Manifest.HostPart, RestoredTrees> byHost = new LinkedHashMap<>();
+
+    void add(final Manifest.HostPart part, final RestoredTrees trees) {
+        byHost.put(part, trees);
+    }
+
+    /** The pid here of a root of that host, or null. */
+    Long hostPid(final Manifest.HostPart part, final String root) {
+        final RestoredTrees trees = byHost.get(part);
+        return trees == null ? null : trees.hostPids().get(root);
+    }
+
+    public int trees() {
+        return byHost.values().stream().mapToInt(t -> t.exitStatuses().size()).sum();
+    }
+
+    public void signal(final int signal) {
+        byHost.values().forEach(t -> t.signal(signal));
+    }
+
+    /** Waits for all of them to end. */
+    public boolean await(final Duration timeout) throws InterruptedException {
+        final long end = System.nanoTime() + timeout.toNanos();
+        for (final RestoredTrees trees : byHost.values()) {
+            if (!trees.await(Duration.ofNanos(Math.max(0, end - System.nanoTime())))) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** The first status that is not 0 of those that have ended, else 0. */
+    public int status() {
+        for (final RestoredTrees trees : byHost.values()) {
+            for (final CompletableFuture<Integer> status : trees.exitStatuses().values()) {
+                final int s = status.getNow(0);
+                if (s != 0) {
+                    return s;
+                }
+            }
+        }
+        return 0;
+    }
+
+    @Override
+    public void close() {
+        byHost.values().forEach(RestoredTrees::close);
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.cli;
+
+import java.io.IOException;
+import java.net.InetAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.coordinator.agent.Agent;
+import org.shadowverbs.coordinator.agent.AgentOptions;
+import org.shadowverbs.coordinator.process.Criu;
+import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.store.ChronicleStore;
+import org.shadowverbs.coordinator.store.LazyStore;
+import org.shadowverbs.coordinator.store.MemoryStore;
+import org.shadowverbs.coordinator.store.PublishedStore;
+
+/**
+ * {@code agent}: one for each host and coordinator. What follows {@code --} is the command that starts the coordinator
+ * anew when it is lost.
+ */
+final class AgentCommand {
+    private static final int JOIN_MILLIS = 30_000;
+
+    private final Map<String, String> environment;
+
+    AgentCommand(final Map<String, String> environment) {
+        this.environment = environment;
+    }
+
+    int run(final List<String> args) throws UsageException, CommandException {
+        final Arguments a = Arguments.parse("agent", args, Set.of("-h", "-p", "--backend"), Set.of("--daemon"));
+        final Address address = Address.of("agent", a, environment);
+        final String backend = Backends.check("agent", a.value("--backend", "hca"));
+        if (a.has("--daemon")) {
+            return daemon(args, address);
+        }
+        try (Agent agent = new Agent(options(address, backend, environment, own(args), a.operands()), new Criu(),
+                store(address, environment))) {
+            if (!agent.awaitJoined(JOIN_MILLIS)) {
+                throw new CommandException("agent: " + (agent.refusal().isEmpty()
+                        ? "no coordinator answers at " + address : agent.refusal()));
+            }
+            System.out.println("agent of job " + agent.job() + " ready");
+            System.out.close();
+            agent.await();
+            return 0;
+        } catch (IOException e) {
+            throw new CommandException("agent: " + e.getMessage());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return 1;
+        }
+    }
+
+    private static List<String> own(final List<String> args) throws CommandException {
+        final List<String> own = Installation.daemon("agent");
+        own.addAll(args);
+        return own;
+    }
+
+    static AgentOptions options(final Address address, final String backend, final Map<String, String> environment,
+            final List<String> own, final List<String> coordinatorCommand) throws IOException {
+        final Path directory = RunDirectory.make(RunDirectory.root(environment), address.host(), address.port());
+        return new AgentOptions(address.host(), address.port(), hostName(), directory,
+                RunDirectory.agentSocket(directory), environment.getOrDefault("SHADOWVERBS_SECRET", ""), backend, own,
+                coordinatorCommand);
+    }
+
+    /** Chronicle Map reaches into the JDK; a JVM started without the options for that keeps the ids on its heap. */
+    static PublishedStore store(final Address address, final Map<String, String> environment) throws IOException {
+        final Path file = address.runDirectory(environment).resolve("fetched.map");
+        Files.deleteIfExists(file); // what an earlier agent fetched is of no use to this one
+        return Object.class.getModule().isOpen("java.lang.reflect", ChronicleStore.class.getModule())
+                ? new LazyStore(() -> ChronicleStore.open(file), false)
+                : new MemoryStore();
+    }
+
+    private static String hostName() throws IOException {
+        final Path kernel = Path.of("/proc/sys/kernel/hostname");
+        return Files.exists(kernel) ? Files.readString(kernel).strip() : InetAddress.getLocalHost().getHostName();
+    }
+
+    private int daemon(final List<String> args, final Address address) throws CommandException {
+        final List<String> rest = new ArrayList<>(args);
+        rest.remove("--daemon");
+        final List<String> command = Installation.daemon("agent");
+        command.addAll(rest);
+        try {
+            final Path directory =
+                    RunDirectory.make(RunDirectory.root(environment), address.host(), address.port());
+            System.out.println(Daemons.start("the agent", command, directory.resolve("agent.err")));
+            return 0;
+        } catch (IOException e) {
+            throw new CommandException("agent: " + e.getMessage());
+        }
+    }
+}

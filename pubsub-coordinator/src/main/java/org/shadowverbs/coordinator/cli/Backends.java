@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.cli;
+
+/** The names that {@code --backend} takes. */
+final class Backends {
+    private Backends() {
+    }
+
+    static String check(final String command, final String name) throws UsageException, CommandException {
+        if (name.equals("ib2tcp")) {
+            throw new CommandException(command + ": the backend ib2tcp is not part of this version; use --backend hca");
+        }
+        if (!name.equals("hca")) {
+            throw new UsageException(command + ": --backend takes hca or ib2tcp, not " + name);
+        }
+        return name;
+    }
+}

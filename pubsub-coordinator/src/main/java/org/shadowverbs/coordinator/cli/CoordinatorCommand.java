@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.cli;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.server.Coordinator;
+import org.shadowverbs.coordinator.server.CoordinatorOptions;
+import org.shadowverbs.coordinator.store.ChronicleStore;
+import org.shadowverbs.coordinator.store.LazyStore;
+import org.shadowverbs.coordinator.store.PublishedStore;
+
+/** {@code coordinator}: in the foreground, or with {@code --daemon} as a process of its own. */
+final class CoordinatorCommand {
+    private static final int DEFAULT_KEEP = 2;
+    private static final int DEFAULT_DEADLINE_SECONDS = 60;
+
+    private final Map<String, String> environment;
+
+    CoordinatorCommand(final Map<String, String> environment) {
+        this.environment = environment;
+    }
+
+    int run(final List<String> args) throws UsageException, CommandException {
+        final Arguments a = Arguments.parse("coordinator", args,
+                Set.of("--port", "--port-file", "--address", "-i", "--ckptdir", "--keep", "--deadline"),
+                Set.of("--daemon", "--exit-on-last", "--recover", "--train"));
+        a.noOperands("coordinator");
+        if (a.has("--train")) {
+            return Training.run();
+        }
+        final int port = a.number("coordinator", "--port", Address.DEFAULT_PORT, 0, 65535);
+        final int interval = a.number("coordinator", "-i", 0, 1, 1_000_000_000);
+        final int keep = a.number("coordinator", "--keep", DEFAULT_KEEP, 1, 1_000_000);
+        final int deadline = a.number("coordinator", "--deadline", DEFAULT_DEADLINE_SECONDS, 1, 86_400);
+        final String portFile = a.value("--port-file", "");
+        if (a.has("--daemon")) {
+            return daemon(args, port);
+        }
+        final String directory = a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."));
+        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(a.value("--address", "localhost"), port,
+                portFile.isEmpty() ? null : Path.of(portFile).toAbsolutePath(), RunDirectory.root(environment),
+                Path.of(directory).toAbsolutePath().normalize(), Duration.ofSeconds(interval), keep,
+                a.has("--exit-on-last"), environment.getOrDefault("SHADOWVERBS_SECRET", ""), deadline,
+                a.has("--recover")),
+                run -> store(run, a.has("--recover")))) {
+            System.out.println("coordinator ready at port " + coordinator.port());
+            System.out.close();
+            Runtime.getRuntime().addShutdownHook(new Thread(coordinator::close));
+            coordinator.await();
+            return 0;
+        } catch (IOException e) {
+            throw new CommandException("coordinator: " + e.getMessage());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return 1;
+        }
+    }
+
+    /** After a crash the file holds what had been published; a new job begins with an empty one. */
+    private static PublishedStore store(final Path run, final boolean recover) {
+        final Path file = run.resolve("published.map");
+        final boolean exists = file.toFile().length() > 0;
+        if (exists && !recover && !file.toFile().delete()) {
+            throw new IllegalStateException(file + " can't be removed");
+        }
+        return new LazyStore(() -> ChronicleStore.open(file), exists && recover);
+    }
+
+    private int daemon(final List<String> args, final int port) throws CommandException {
+        final List<String> rest = new ArrayList<>(args);
+        rest.remove("--daemon");
+        final List<String> command = Installation.daemon("coordinator");
+        command.addAll(rest);
+        try {
+            final Path root = RunDirectory.root(environment);
+            System.out.println(Daemons.start("the coordinator", command,
+                    RunDirectory.make(root, port).resolve("coordinator.err")));
+            return 0;
+        } catch (IOException e) {
+            throw new CommandException("coordinator: " + e.getMessage());
+        }
+    }
+}

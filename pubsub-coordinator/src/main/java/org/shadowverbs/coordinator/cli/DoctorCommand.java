@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.cli;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.stream.Stream;
+import org.shadowverbs.coordinator.process.Criu;
+import org.shadowverbs.coordinator.process.Finding;
+import org.shadowverbs.coordinator.process.Readiness;
+import org.shadowverbs.coordinator.server.Sizes;
+
+/** {@code doctor}: what this host can and cannot do, and the mend. */
+final class DoctorCommand {
+    private static final long LITTLE_SPACE = 1L << 30;
+    private static final long LITTLE_MEMLOCK = 64L << 20;
+    private static final int CAP_CHECKPOINT_RESTORE = 40;
+
+    private final Map<String, String> environment;
+    private final List<Check> checks = new ArrayList<>();
+
+    /** {@code level}: ok, warning (some programs suffer), or problem (no checkpoint or restart is possible). */
+    record Check(String subject, String level, String found, String mend) {
+    }
+
+    DoctorCommand(final Map<String, String> environment) {
+        this.environment = environment;
+    }
+
+    int run(final List<String> args) throws UsageException, CommandException {
+        final Arguments a = Arguments.parse("doctor", args, Set.of("--ckptdir"), Set.of("--json"));
+        a.noOperands("doctor");
+        rights();
+        processImages();
+        jdk();
+        verbs();
+        security();
+        memoryLock();
+        space(Path.of(a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."))).toAbsolutePath()
+                .normalize());
+        final boolean able = checks.stream().noneMatch(c -> c.level().equals("problem"));
+        if (a.has("--json")) {
+            json(able);
+        } else {
+            for (final Check c : checks) {
+                System.out.println(String.format("%-8s %-14s %s%s", c.level(), c.subject(), c.found(),
+                        c.mend().isEmpty() ? "" : "; mend: " + c.mend()));
+            }
+            System.out.println(able ? "this host can checkpoint and restart" : "this host can't checkpoint or restart");
+        }
+        return able ? 0 : 1;
+    }
+
+    private void json(final boolean able) throws CommandException {
+        final Map<String, Object> o = new LinkedHashMap<>();
+        o.put("schema", 1);
+        o.put("command", "doctor");
+        o.put("ok", able);
+        o.put("checks", checks);
+        try {
+            System.out.println(new ObjectMapper().writeValueAsString(o));
+        } catch (IOException e) {
+            throw new CommandException("doctor: " + e.getMessage());
+        }
+    }
+
+    private void add(final String subject, final boolean fine, final String bad, final String found,
+            final String mend) {
+        checks.add(new Check(subject, fine ? "ok" : bad, found, fine ? "" : mend));
+    }
+
+    private void rights() {
+        final String line = status("CapEff:");
+        final long capabilities = line.isEmpty() ? 0 : Long.parseUnsignedLong(line, 16);
+        final boolean able = (capabilities >>> CAP_CHECKPOINT_RESTORE & 1) == 1 || "0".equals(status("Uid:"));
+        add("rights", able, "problem", able ? "root, or CAP_CHECKPOINT_RESTORE" : "an ordinary user",
+                "run as root, or give CAP_CHECKPOINT_RESTORE and CAP_SYS_PTRACE");
+    }
+
+    private static String status(final String field) {
+        try {
+            for (final String line : Files.readAllLines(Path.of("/proc/self/status"))) {
+                if (line.startsWith(field)) {
+                    return line.substring(field.length()).strip().split("\\s+")[0];
+                }
+            }
+        } catch (IOException e) {
+            return "";
+        }
+        return "";
+    }
+
+    private void processImages() {
+        final Readiness readiness = new Criu().check();
+        if (readiness.ready()) {
+            add("criu", true, "", readiness.implementation() + " at " + readiness.path(), "");
+            add("freezer", true, "", readiness.freezer(), "");
+        }
+        for (final Finding finding : readiness.findings()) {
+            checks.add(new Check("criu", "problem", finding.subject() + ": " + finding.problem(), finding.mend()));
+        }
+        add("kernel", true, "", read("/proc/sys/kernel/osrelease"), "");
+        add("cpu", true, "", cpu() + "; a restart needs a CPU with all the flags of this one", "");
+    }
+
+    private static String cpu() {
+        try (Stream<String> lines = Files.lines(Path.of("/proc/cpuinfo"))) {
+            return lines.filter(l -> l.startsWith("model name")).map(l -> l.replaceFirst(".*?:\\s*", "")).findFirst()
+                    .orElse("unknown");
+        } catch (IOException e) {
+            return "unknown";
+        }
+    }
+
+    private void jdk() {
+        final int feature = Runtime.version().feature();
+        add("jdk", feature >= 25, "problem", Runtime.version() + " at " + System.getProperty("java.home"),
+                "install a JDK 25 and build again");
+        for (final String library : List.of("lib/server/libjvm.so", "lib/libjsig.so")) {
+            final Path file = Path.of(System.getProperty("java.home"), library);
+            add("jdk", Files.exists(file), "problem", file.toString(), "install a complete JDK");
+        }
+    }
+
+    private void verbs() {
+        final Path library = Stream.of("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
+                .map(d -> Path.of(d, "libibverbs.so.1")).filter(Files::exists).findFirst().orElse(null);
+        add("libibverbs", library != null, "warning", library == null ? "not installed" : library.toString(),
+                "apt-get install libibverbs1");
+        final List<String> devices = new ArrayList<>();
+        final Path all = Path.of("/sys/class/infiniband");
+        if (Files.isDirectory(all)) {
+            try (Stream<Path> entries = Files.list(all)) {
+                entries.forEach(d -> devices.add(d.getFileName().toString()));
+            } catch (IOException e) {
+                devices.clear();
+            }
+        }
+        add("devices", !devices.isEmpty(), "warning", devices.isEmpty() ? "no RDMA device"
+                : String.join(", ", devices), "use launch --test-fabric, or load the driver of the HCA");
+    }
+
+    private void security() {
+        final String yama = read("/proc/sys/kernel/yama/ptrace_scope");
+        if (!yama.isEmpty()) {
+            add("yama", !yama.equals("3"), "problem", "ptrace_scope " + yama,
+                    "3 forbids ptrace even to root, until the next boot: boot with kernel.yama.ptrace_scope below 3");
+        }
+        final String apparmor = read("/proc/self/attr/current");
+        final boolean confined = apparmor.endsWith("(enforce)");
+        add("apparmor", !confined, "warning", apparmor.isEmpty() ? "not in use" : apparmor,
+                "processes are confined: run outside the profile, or allow ptrace in it");
+    }
+
+    private void memoryLock() {
+        try {
+            for (final String line : Files.readAllLines(Path.of("/proc/self/limits"))) {
+                if (line.startsWith("Max locked memory")) {
+                    final String soft = line.substring(17).strip().split("\\s+")[0];
+                    final boolean much = soft.equals("unlimited") || Long.parseLong(soft) >= LITTLE_MEMLOCK;
+                    add("ulimit -l", much, "warning", soft.equals("unlimited") ? soft
+                            : Sizes.bytes(Long.parseLong(soft)), "memory registration is bounded by it: ulimit -l"
+                            + " unlimited, or memlock in /etc/security/limits.conf");
+                }
+            }
+        } catch (IOException e) {
+            add("ulimit -l", false, "warning", "/proc/self/limits can't be read", "mount /proc");
+        }
+    }
+
+    private void space(final Path directory) {
+        Path existing = directory;
+        while (!Files.exists(existing)) {
+            existing = existing.getParent();
+        }
+        try {
+            final long free = Files.getFileStore(existing).getUsableSpace();
+            add("space", free >= LITTLE_SPACE, "warning", Sizes.bytes(free) + " for " + directory,
+                    "an image is as large as the memory that the job uses: choose another --ckptdir");
+            add("ckptdir", Files.isWritable(existing), "problem", existing.toString(), "choose a writable --ckptdir");
+        } catch (IOException e) {
+            add("space", false, "warning", directory + ": " + e.getMessage(), "choose another --ckptdir");
+        }
+    }
+
+    private static String read(final String file) {
+        try {
+            return Files.readString(Path.of(file)).strip();
+        } catch (IOException e) {
+            return "";
+        }
+    }
+}

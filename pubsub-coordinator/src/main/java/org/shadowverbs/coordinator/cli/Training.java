@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.cli;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Comparator;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.shadowverbs.coordinator.agent.Agent;
+import org.shadowverbs.coordinator.agent.AgentOptions;
+import org.shadowverbs.coordinator.manifest.CheckpointFolder;
+import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.process.Criu;
+import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.protocol.HostMessages.Result;
+import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.server.Coordinator;
+import org.shadowverbs.coordinator.server.CoordinatorOptions;
+import org.shadowverbs.coordinator.store.ChronicleStore;
+
+/**
+ * {@code coordinator --train}: loads what coordinator and agent need, once, while the build records an AOT cache of it.
+ * Without it they start as well, only slower.
+ */
+final class Training {
+    private Training() {
+    }
+
+    static int run() throws CommandException {
+        try {
+            final Path root = Files.createTempDirectory("shadowverbs-training");
+            try {
+                coordinatorAndAgent(root);
+                manifest(root);
+            } finally {
+                remove(root);
+            }
+            return 0;
+        } catch (IOException | InterruptedException e) {
+            throw new CommandException("coordinator --train: " + e);
+        }
+    }
+
+    private static void coordinatorAndAgent(final Path root)
+            throws IOException, InterruptedException, CommandException {
+        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root, root,
+                Duration.ZERO, 2, false, "", 10, false), run -> open(run.resolve("published.map")))) {
+            final Path run = coordinator.runDirectory();
+            try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
+                    RunDirectory.agentSocket(run), "", "hca", List.of(), List.of()), new Criu(),
+                    open(run.resolve("fetched.map")))) {
+                if (!agent.awaitJoined(30_000)) {
+                    throw new CommandException("coordinator --train: the agent did not join within 30 s");
+                }
+                final Address address = new Address("localhost", coordinator.port(), true);
+                for (final String command : List.of("ping", "status", "checkpoint")) {
+                    final Result result = CoordinatorClient.call(address, command, Map.of(), 30_000, line -> { });
+                    if (result.json().isEmpty()) {
+                        throw new CommandException("coordinator --train: no answer to " + command);
+                    }
+                }
+            }
+        } catch (CoordinatorClient.Unreachable e) {
+            throw new CommandException("coordinator --train: " + e.getMessage());
+        }
+    }
+
+    private static ChronicleStore open(final Path file) {
+        try {
+            final ChronicleStore store = ChronicleStore.open(file);
+            store.put("key", new byte[100]);
+            store.get("key");
+            store.removeAll("k");
+            return store;
+        } catch (IOException e) {
+            throw new java.io.UncheckedIOException(e);
+        }
+    }
+
+    private static void manifest(final Path root) throws IOException {
+        final Manifest.HostPart part = new Manifest.HostPart("training", "host",
+                List.of(new Manifest.RankPart(0, "uid", 1, "rank 0", "program", 1, 1)),
+                List.of(new Manifest.TreePart(1, "rank 0", List.of("program"), "/")),
+                new HostImages("", "training", "", "", List.of(), List.of(), 0, 0, 0));
+        final Path place = CheckpointFolder.begin(root, "training", 1).commit(new Manifest(Manifest.SCHEMA, "training",
+                1, "", false, 0, Map.of("SAVE", 1L), 1, 0, List.of(ManifestFile.hostPart(ManifestFile.toJson(part))),
+                ""));
+        ManifestFile.read(place);
+    }
+
+    private static void remove(final Path root) throws IOException {
+        try (Stream<Path> all = Files.walk(root)) {
+            for (final Path p : all.sorted(Comparator.reverseOrder()).toList()) {
+                Files.deleteIfExists(p);
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.client;
+
+/** The exchanges of a checkpoint, in order. Up to DETACH they lead to the image, from PUBLISHED on back to work. */
+public enum Phase {
+    ANNOUNCE, CLOSE, DRAIN, DETACH, PUBLISHED, CONNECTED, RECEIVES_POSTED, REPLAYED;
+
+    private static final Phase[] VALUES = values();
+
+    /** Whether this exchange belongs to the reattachment. */
+    public boolean reattaches() {
+        return ordinal() >= PUBLISHED.ordinal();
+    }
+
+    /** The phase of that number, or null when there is none. */
+    public static Phase of(final int ordinal) {
+        return ordinal < 0 || ordinal >= VALUES.length ? null : VALUES[ordinal];
+    }
+}

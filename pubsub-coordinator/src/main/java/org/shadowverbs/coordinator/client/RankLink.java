@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.client;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.RankMessages.Abort;
+import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
+import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
+import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
+import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
+import org.shadowverbs.coordinator.protocol.RankMessages.Done;
+import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
+import org.shadowverbs.coordinator.protocol.RankMessages.Found;
+import org.shadowverbs.coordinator.protocol.RankMessages.Goodbye;
+import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
+import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
+import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
+import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
+import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
+
+/**
+ * A rank's link to its agent and through it to the coordinator. The checkpoint thread calls {@link #next} and
+ * {@link #exchange}; publish, lookup, progress, fail and goodbye may be called by any thread.
+ */
+public final class RankLink implements AutoCloseable {
+    /** The coordinator answers within its own deadline; past it by this much, the link counts as lost. */
+    private static final int GRACE_SECONDS = 15;
+
+    private final FrameChannel channel;
+    private final Welcome welcome;
+    private final Thread reader;
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Condition changed = lock.newCondition();
+
+    private final ArrayDeque<Command> commands = new ArrayDeque<>();
+    private final Map<Integer, Map<String, byte[]>> found = new HashMap<>();
+    private Answer answer;
+    private Abort abort;
+    private String lost;
+    private int attempt;
+    private int lookups;
+    private int deadlineSeconds;
+
+    private RankLink(final FrameChannel channel, final Welcome welcome) {
+        this.channel = channel;
+        this.welcome = welcome;
+        this.attempt = welcome.attempt();
+        this.deadlineSeconds = welcome.deadlineSeconds();
+        reader = new Thread(null, this::readLoop, "shadowverbs-link", 256 << 10);
+        reader.setDaemon(true);
+        reader.start();
+    }
+
+    /**
+     * Connects to the agent and waits until the coordinator has given this rank its number. An agent that is not there
+     * yet is tried again until the deadline.
+     *
+     * @throws IOException when the agent refuses (the message is its reason), or the deadline passes
+     */
+    public static RankLink connect(final Path socket, final RankHello hello, final Duration deadline)
+            throws IOException {
+        final long end = System.nanoTime() + deadline.toNanos();
+        long pause = 5;
+        for (;;) {
+            final FrameChannel channel;
+            try {
+                channel = FrameChannel.connect(socket);
+            } catch (IOException e) {
+                final long left = (end - System.nanoTime()) / 1_000_000;
+                if (left <= 0) {
+                    throw new LinkLostException("no agent answers at " + socket + " within " + deadline.toMillis()
+                            + " ms: " + e.getMessage());
+                }
+                pauseMillis(Math.min(pause, left));
+                pause = Math.min(200, pause * 2);
+                continue;
+            }
+            return greet(channel, socket, hello, end, deadline);
+        }
+    }
+
+    private static RankLink greet(final FrameChannel channel, final Path socket, final RankHello hello, final long end,
+            final Duration deadline) throws IOException {
+        // A read of a Unix socket has no time-out of its own: closing the channel ends it.
+        final Thread self = Thread.currentThread();
+        final Thread guard = new Thread(null, () -> {
+            try {
+                final long left = Math.max(1, (end - System.nanoTime()) / 1_000_000);
+                if (!self.isInterrupted()) {
+                    Thread.sleep(left);
+                }
+                channel.close();
+            } catch (InterruptedException e) {
+                return;
+            }
+        }, "shadowverbs-greet", 128 << 10);
+        guard.setDaemon(true);
+        guard.start();
+        boolean welcomed = false;
+        try {
+            final String secret = System.getenv("SHADOWVERBS_SECRET");
+            channel.write(new Hello(FrameType.VERSION, secret == null ? "" : secret, hello.uid(), hello.pid(),
+                    hello.treeRootPid(), hello.program(), hello.epoch(), (byte) hello.state().ordinal()));
+            final Message message = channel.read();
+            if (message instanceof Refused refused) {
+                throw new IOException(refused.reason());
+            }
+            if (!(message instanceof Welcome welcome)) {
+                throw new LinkLostException("the agent at " + socket + " answered hello with message type "
+                        + message.type());
+            }
+            guard.interrupt();
+            welcomed = true;
+            return new RankLink(channel, welcome);
+        } catch (java.nio.channels.ClosedChannelException e) {
+            throw new LinkLostException("the agent at " + socket + " gave no rank number within "
+                    + deadline.toMillis() + " ms (is its coordinator running?)");
+        } catch (EOFException e) {
+            throw new LinkLostException("the agent at " + socket + " closed the connection");
+        } finally {
+            guard.interrupt();
+            if (!welcomed) {
+                channel.close();
+            }
+        }
+    }
+
+    /** This rank's number in the job; the same after reattachment and restart. */
+    public int rank() {
+        return welcome.rank();
+    }
+
+    public String job() {
+        return welcome.job();
+    }
+
+    /** The epoch that is going on (for a rank that reattaches), or the last one; 0 when there was none. */
+    public long epoch() {
+        return welcome.epoch();
+    }
+
+    /**
+     * The FIFO that the verdict of a checkpoint comes through. To be opened for reading before DETACH, with O_NONBLOCK
+     * (the agent has its end open already), then set to blocking, and kept open over the image.
+     */
+    public Path verdictPipe() {
+        return Path.of(welcome.verdictPipe());
+    }
+
+    /** Blocks until there is something to do. After LinkLost or Shutdown the link is of no more use. */
+    public Command next() throws InterruptedException {
+        lock.lockInterruptibly();
+        try {
+            while (commands.isEmpty()) {
+                if (lost != null) {
+                    return new LinkLost(lost);
+                }
+                changed.await();
+            }
+            final Command command = commands.remove();
+            if (command instanceof CheckpointRequest request) {
+                deadlineSeconds = request.deadlineSeconds();
+            }
+            return command;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /**
+     * Barrier and publish/subscribe in one: answered when every live rank of the epoch has contributed to this phase
+     * and round.
+     *
+     * @throws CheckpointAborted when the checkpoint is given up, by this call or before it
+     * @throws LinkLostException when the agent is gone
+     */
+    public Reply exchange(final long epoch, final Phase phase, final int round, final Contribution contribution)
+            throws CheckpointAborted, IOException {
+        lock.lock();
+        try {
+            throwIfAborted(epoch, phase);
+            answer = null;
+        } finally {
+            lock.unlock();
+        }
+        send(new Contribute(epoch, attempt, (byte) phase.ordinal(), round, contribution.publish(),
+                contribution.want(), contribution.agree(), contribution.note()));
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos((long) deadlineSeconds + GRACE_SECONDS);
+        lock.lock();
+        try {
+            while (!answers(epoch, phase, round)) {
+                throwIfAborted(epoch, phase);
+                if (lost != null) {
+                    throw new LinkLostException(lost);
+                }
+                final long left = end - System.nanoTime();
+                if (left <= 0) {
+                    throw new LinkLostException("no answer from the coordinator to " + phase + " of epoch " + epoch
+                            + " within " + (deadlineSeconds + GRACE_SECONDS) + " s");
+                }
+                awaitNanos(left);
+            }
+            final Answer a = answer;
+            answer = null;
+            return new Reply(a.found(), a.unanimous(), a.ranks(), a.departed());
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private boolean answers(final long epoch, final Phase phase, final int round) {
+        return answer != null && answer.epoch() == epoch && answer.attempt() == attempt
+                && answer.phase() == phase.ordinal() && answer.round() == round;
+    }
+
+    /** An abort ends the exchange it comes into, once; after it, with reattach, the phases start anew. */
+    private void throwIfAborted(final long epoch, final Phase phase) throws CheckpointAborted {
+        if (abort == null || abort.epoch() != epoch) {
+            return;
+        }
+        final Abort a = abort;
+        abort = null;
+        attempt = a.attempt();
+        throw new CheckpointAborted(epoch, a.reattach(), a.reason());
+    }
+
+    /** Whether the epoch's checkpoint was given up: for long work between two exchanges. The next exchange throws. */
+    public boolean aborted(final long epoch) {
+        lock.lock();
+        try {
+            return abort != null && abort.epoch() == epoch;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The real objects are gone and the process can be saved. To be followed by {@link #close}. */
+    public void detached(final long epoch) throws IOException {
+        send(new Detached(epoch));
+    }
+
+    /** The gate is open again: after REPLAYED, or after an abort without reattachment. */
+    public void done(final long epoch) throws IOException {
+        send(new Done(epoch));
+    }
+
+    /** This rank can't go on with the checkpoint: it is given up for all, with this message. */
+    public void fail(final long epoch, final Phase phase, final String message) throws IOException {
+        send(new Fail(epoch, (byte) phase.ordinal(), message));
+    }
+
+    /**
+     * For the line of a phase and for the message of its deadline.
+     *
+     * @param waitingFor object and peer that this rank waits for now, or empty
+     */
+    public void progress(final long epoch, final Phase phase, final long done, final long total,
+            final String waitingFor) throws IOException {
+        send(new Progress(epoch, (byte) phase.ordinal(), done, total, waitingFor));
+    }
+
+    /** The process ends normally. A link that breaks without this is a death. */
+    public void goodbye(final int exitStatus) throws IOException {
+        send(new Goodbye(exitStatus));
+    }
+
+    /** Publishes outside of a checkpoint. */
+    public void publish(final Map<String, byte[]> values) throws IOException {
+        send(new Publish(values));
+    }
+
+    /** The values of those keys that have been published; the others are not in the answer. */
+    public Map<String, byte[]> lookup(final Set<String> keys, final Duration deadline) throws IOException {
+        final int id;
+        lock.lock();
+        try {
+            id = ++lookups;
+            found.put(id, null);
+        } finally {
+            lock.unlock();
+        }
+        send(new Lookup(id, keys));
+        final long end = System.nanoTime() + deadline.toNanos();
+        lock.lock();
+        try {
+            while (found.get(id) == null) {
+                if (lost != null) {
+                    throw new LinkLostException(lost);
+                }
+                final long left = end - System.nanoTime();
+                if (left <= 0) {
+                    throw new LinkLostException("no answer to a lookup of " + keys.size() + " keys within "
+                            + deadline.toMillis() + " ms");
+                }
+                awaitNanos(left);
+            }
+            return found.get(id);
+        } finally {
+            found.remove(id);
+            lock.unlock();
+        }
+    }
+
+    private void awaitNanos(final long nanos) throws IOException {
+        try {
+            changed.awaitNanos(nanos);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new LinkLostException("interrupted while waiting for the coordinator");
+        }
+    }
+
+    private void send(final Message message) throws IOException {
+        try {
+            channel.write(message);
+        } catch (IOException e) {
+            throw new LinkLostException("the agent is gone: " + e.getMessage());
+        }
+    }
+
+    private void readLoop() {
+        String why;
+        try {
+            for (;;) {
+                take(channel.read());
+            }
+        } catch (EOFException e) {
+            why = "the agent closed the connection";
+        } catch (IOException e) {
+            why = "the link to the agent broke: " + e.getMessage();
+        }
+        channel.close();
+        lock.lock();
+        try {
+            lost = why;
+            changed.signalAll();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void take(final Message message) {
+        lock.lock();
+        try {
+            if (message instanceof Answer a) {
+                answer = a;
+            } else if (message instanceof Abort a) {
+                abort = a;
+            } else if (message instanceof Checkpoint c) {
+                attempt = 0; // attempts count within an epoch
+                abort = null;
+                commands.add(new CheckpointRequest(c.epoch(), c.deadlineSeconds(), c.options()));
+            } else if (message instanceof Found f) {
+                found.replace(f.id(), f.values());
+            } else if (message instanceof org.shadowverbs.coordinator.protocol.RankMessages.Shutdown s) {
+                commands.add(new Shutdown(s.reason()));
+            } // what a later coordinator may add is not for this rank
+            changed.signalAll();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private static void pauseMillis(final long millis) throws IOException {
+        try {
+            Thread.sleep(millis);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new LinkLostException("interrupted while connecting to the agent");
+        }
+    }
+
+    /** Closes the link and waits for its thread to end: a process image is to hold neither. */
+    @Override
+    public void close() {
+        channel.close();
+        try {
+            if (Thread.currentThread() != reader) {
+                reader.join(5_000);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.client;
+
+import java.util.List;
+import java.util.Map;
+
+/**
+ * What every rank gets once all have contributed.
+ *
+ * @param found the wanted keys that any rank published in this or an earlier exchange of the epoch
+ * @param unanimous whether all agreed
+ * @param ranks how many took part
+ * @param departed the numbers of the ranks that began this epoch and are no more
+ */
+public record Reply(Map<String, byte[]> found, boolean unanimous, int ranks, List<Integer> departed) {
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
+
+/**
+ * Process images made by CRIU.
+ *
+ * <p>It is taken from where SHADOWVERBS_CRIU says, else from the project's tools, else from PATH. It needs root, or
+ * CAP_CHECKPOINT_RESTORE with what freezing and namespaces need, and a control group freezer.
+ */
+public final class Criu implements ProcessCheckpointer {
+    private static final Duration CHECK_TIMEOUT = Duration.ofSeconds(20);
+    /** Descriptors of the first process of the namespace that programs are given start here. */
+    private static final int FIRST_FD = 100;
+    /** So many pids are left to what runs beside the restored processes: CRIU itself and its children. */
+    private static final long OTHER_PIDS = 4096;
+
+    private final Path mountInfo;
+
+    /** Makes one; nothing is looked up before it is used. */
+    public Criu() {
+        this(Path.of("/proc/self/mountinfo"));
+    }
+
+    /** Makes one that sees the freezers among these mounts only. */
+    Criu(final Path mountInfo) {
+        this.mountInfo = mountInfo;
+    }
+
+    @Override
+    public Readiness check() {
+        final List<Finding> findings = new ArrayList<>();
+        final Path criu = CriuCommand.find();
+        String version = "CRIU";
+        if (criu == null) {
+            findings.add(new Finding("CRIU", "is not there",
+                    "run tools/setup.sh, or name one that runs on this kernel in SHADOWVERBS_CRIU"));
+        } else {
+            version = version(criu);
+            final String problem = trouble(criu);
+            if (!problem.isEmpty()) {
+                findings.add(new Finding(criu.toString(), problem, root()
+                        ? "run tools/setup.sh, or name one that runs on this kernel in SHADOWVERBS_CRIU"
+                        : "run as root, or with CAP_CHECKPOINT_RESTORE, CAP_SYS_PTRACE, "
+                                + "CAP_SYS_ADMIN and CAP_NET_ADMIN"));
+            }
+        }
+        if (CriuCommand.findHelper() == null) {
+            findings.add(new Finding("shadowverbs-restore-init", "is not there", "build the project again"));
+        }
+        String freezer = "none";
+        try {
+            final Freezer found = Freezer.find(mountInfo);
+            if (found == null) {
+                findings.add(new Finding("freezer", "no control group freezer that may be used is mounted",
+                        root() ? "mount -t cgroup2 none /sys/fs/cgroup, writable" : "run as root"));
+            } else {
+                freezer = found.description();
+            }
+        } catch (final IOException e) {
+            findings.add(new Finding("freezer", e.getMessage(), ""));
+        }
+        return new Readiness(version, criu == null ? "" : criu.toString(), freezer, List.copyOf(findings));
+    }
+
+    private static boolean root() {
+        return "root".equals(System.getProperty("user.name"));
+    }
+
+    private static String version(final Path criu) {
+        try {
+            return CriuCommand.run(List.of(criu.toString(), "--version"), CHECK_TIMEOUT).output().lines()
+                    .filter(line -> line.startsWith("Version: "))
+                    .map(line -> "CRIU " + line.substring("Version: ".length()).strip())
+                    .findFirst()
+                    .orElse("CRIU");
+        } catch (final IOException e) {
+            return "CRIU";
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return "CRIU";
+        }
+    }
+
+    private static String trouble(final Path criu) {
+        try {
+            final CriuCommand.Result result = CriuCommand.run(List.of(criu.toString(), "check"), CHECK_TIMEOUT);
+            return result.status() == 0
+                    ? ""
+                    : "does not run here: " + CriuCommand.reason(Path.of("/nonexistent"), result.output());
+        } catch (final IOException e) {
+            return "cannot be run: " + e.getMessage();
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return "the check was interrupted";
+        }
+    }
+
+    @Override
+    public List<Finding> inspect(final FreezeRequest request) throws CheckpointException {
+        return Sharing.of(ProcessTree.of(request.roots()), request).findings();
+    }
+
+    @Override
+    public FrozenTrees freeze(final FreezeRequest request) throws CheckpointException {
+        final Path criu = CriuCommand.find();
+        if (criu == null) {
+            throw new CheckpointException(check().findings());
+        }
+        try {
+            final Freezer freezer = Freezer.find(mountInfo);
+            if (freezer == null) {
+                throw new CheckpointException(check().findings());
+            }
+            return CriuFrozenTrees.freeze(criu, version(criu), freezer, request);
+        } catch (final IOException e) {
+            throw new CheckpointException("freezing: " + e.getMessage(), e);
+        }
+    }
+
+    @Override
+    public List<Finding> verify(final Path imageDirectory, final HostImages images) {
+        final List<Finding> findings = new ArrayList<>();
+        try {
+            final Set<String> missing = new TreeSet<>(images.cpuFlags());
+            missing.removeAll(Host.cpuFlags());
+            if (!missing.isEmpty()) {
+                findings.add(new Finding("this host",
+                        "its CPU lacks what the one of " + images.host() + " has: " + String.join(" ", missing),
+                        "restart on a host with the same CPU"));
+            }
+        } catch (final IOException e) {
+            findings.add(new Finding("this host", e.getMessage(), ""));
+        }
+        for (final TreeImage tree : images.trees()) {
+            final Path folder = imageDirectory.resolve(tree.directory());
+            findings.addAll(ImageFiles.verify(tree.name(), folder, tree.files()));
+            findings.addAll(UserFiles.verify(tree));
+        }
+        return findings;
+    }
+
+    @Override
+    public RestoredTrees restore(final RestoreRequest request) throws CheckpointException {
+        final long deadline = System.nanoTime() + request.deadline().toNanos();
+        final List<Finding> findings = verify(request.imageDirectory(), request.images());
+        final Path criu = CriuCommand.find();
+        final Path helper = CriuCommand.findHelper();
+        if (criu == null || helper == null) {
+            findings.addAll(check().findings());
+        }
+        if (!findings.isEmpty()) {
+            throw new CheckpointException(findings);
+        }
+        Path errors = null;
+        RestoreInit init = null;
+        try {
+            errors = Files.createTempFile("shadowverbs-restore-", ".err");
+            init = new RestoreInit(helper, errors);
+            final CriuRestoredTrees restored = restore(criu, init, request, deadline);
+            init = null;
+            return restored;
+        } catch (final IOException e) {
+            throw new CheckpointException("restore: " + e.getMessage(), e);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CheckpointException("restore: interrupted", e);
+        } finally {
+            if (init != null) {
+                init.close();
+            }
+            delete(errors);
+        }
+    }
+
+    private static void delete(final Path file) {
+        try {
+            if (file != null) {
+                Files.deleteIfExists(file);
+            }
+        } catch (final IOException e) {
+            System.getLogger(Criu.class.getName()).log(System.Logger.Level.DEBUG, "{0}", e.getMessage());
+        }
+    }
+
+    private static CriuRestoredTrees restore(
+            final Path criu, final RestoreInit init, final RestoreRequest request, final long deadline)
+            throws IOException, CheckpointException, InterruptedException {
+        final Map<String, Integer> descriptors = new LinkedHashMap<>();
+        for (final TreeImage tree : request.images().trees()) {
+            for (final ProcessImage process : tree.processes()) {
+                for (final ExternalDescriptor external : process.externals()) {
+                    if (!external.resource().isEmpty() && !descriptors.containsKey(external.resource())) {
+                        final int fd = FIRST_FD + descriptors.size();
+                        descriptors.put(external.resource(), fd);
+                        replace(init, request, tree, process, external, fd);
+                    }
+                }
+            }
+        }
+        final long initPid = init.start(freePids(request.images()), deadline);
+        for (final TreeImage tree : request.images().trees()) {
+            UserFiles.putBack(tree, request.imageDirectory().resolve(tree.directory()), request.checkpointName());
+        }
+        final List<Long> nanos = new CriuRestore(criu, init, request, descriptors, deadline).run();
+        return new CriuRestoredTrees(init, initPid, request.images(), nanos);
+    }
+
+    private static void replace(
+            final RestoreInit init,
+            final RestoreRequest request,
+            final TreeImage tree,
+            final ProcessImage process,
+            final ExternalDescriptor external,
+            final int fd) throws IOException, CheckpointException {
+        final String number = Integer.toString(fd);
+        if (external.kind() == ExternalDescriptor.Kind.REPLACED_PIPE) {
+            final Path path = request.pipes().get(external.inode());
+            if (path == null) {
+                throw new CheckpointException(
+                        tree.name() + ": nothing was given in place of " + external.target() + ", descriptor "
+                                + external.fd() + " of pid " + process.pid());
+            }
+            init.send("open", number, external.writable() ? "w" : "r", path.toString());
+        } else if (external.kind() == ExternalDescriptor.Kind.TERMINAL) {
+            init.send("terminal", number, request.stdin().toString(), request.stdout().toString(),
+                    tree.shellJob() ? "1" : "0");
+        } else if (!external.writable()) {
+            init.send("open", number, "r", request.stdin().toString());
+        } else {
+            final Path path = external.fd() == 2 ? request.stderr() : request.stdout();
+            init.send("open", number, "w", path.toString());
+        }
+    }
+
+    /** The largest pid below a run of pids that no thread of the images has. */
+    private static long freePids(final HostImages images) throws IOException {
+        final TreeSet<Long> used = new TreeSet<>(Set.of(1L));
+        for (final TreeImage tree : images.trees()) {
+            for (final ImageFile file : tree.files()) {
+                if (file.name().startsWith("core-")) {
+                    used.add(Long.parseLong(file.name().substring("core-".length(), file.name().indexOf('.'))));
+                }
+            }
+        }
+        final long max = Long.parseLong(Files.readString(Path.of("/proc/sys/kernel/pid_max")).strip());
+        if (used.last() + OTHER_PIDS < max) {
+            return used.last();
+        }
+        for (final long pid : used) {
+            final Long next = used.higher(pid);
+            if (next != null && next - pid > OTHER_PIDS) {
+                return pid;
+            }
+        }
+        return max / 2;
+    }
+}

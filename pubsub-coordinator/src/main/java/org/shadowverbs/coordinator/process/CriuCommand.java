@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.File;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+
+/** Where CRIU and our helper are, how they are run, and what CRIU said. */
+final class CriuCommand {
+    static final String LOG = "criu.log";
+    private static final String HELPER = "shadowverbs-restore-init";
+    private static final String PRELOAD = "libshadowverbs-criu.so";
+    /** CRIU raises limits for itself as it goes; in a container it may not, and goes on. */
+    private static final String HARMLESS = "rlimit: Can't setup RLIMIT_NOFILE";
+
+    private CriuCommand() {
+    }
+
+    /** Finds CRIU: what the environment names, else the project's own, else that of the system; null when nowhere. */
+    static Path find() {
+        final String named = System.getenv("SHADOWVERBS_CRIU");
+        if (named != null && !named.isEmpty()) {
+            return Files.isExecutable(Path.of(named)) ? Path.of(named).toAbsolutePath() : null;
+        }
+        final Path own = above(".tools/criu/sbin/criu");
+        return own != null ? own : onPath("criu");
+    }
+
+    /** Finds the first process of a restored namespace; null when it is nowhere. */
+    static Path findHelper() {
+        final String named = System.getenv("SHADOWVERBS_RESTORE_INIT");
+        if (named != null && !named.isEmpty()) {
+            return Files.isExecutable(Path.of(named)) ? Path.of(named).toAbsolutePath() : null;
+        }
+        for (final String place : new String[] {"bin/", "lib/", "native/restore-init/target/"}) {
+            final Path found = above(place + HELPER);
+            if (found != null) {
+                return found;
+            }
+        }
+        return null;
+    }
+
+    /** Our library that is preloaded into CRIU: criu-getsockopt.c. Null when nowhere: older kernels do without. */
+    private static Path findPreload() {
+        final Path found = above("lib/" + PRELOAD);
+        return found != null ? found : above("native/restore-init/target/" + PRELOAD);
+    }
+
+    /** How a dump begins. */
+    static List<String> dump(final Path criu) {
+        final Path preload = findPreload();
+        return preload == null
+                ? List.of(criu.toString(), "dump")
+                : List.of("env", "LD_PRELOAD=" + preload, criu.toString(), "dump");
+    }
+
+    /** A file below one of the folders above the one that this class was loaded from. */
+    private static Path above(final String relative) {
+        try {
+            Path folder = Path.of(
+                    CriuCommand.class.getProtectionDomain().getCodeSource().getLocation().toURI());
+            for (folder = folder.toAbsolutePath(); folder != null; folder = folder.getParent()) {
+                if (Files.isExecutable(folder.resolve(relative))) {
+                    return folder.resolve(relative);
+                }
+            }
+        } catch (final java.net.URISyntaxException e) {
+            throw new IllegalStateException(e);
+        }
+        return null;
+    }
+
+    private static Path onPath(final String name) {
+        final String path = System.getenv().getOrDefault("PATH", "") + File.pathSeparator + "/usr/sbin:/sbin";
+        for (final String folder : path.split(File.pathSeparator)) {
+            if (!folder.isEmpty() && Files.isExecutable(Path.of(folder, name))) {
+                return Path.of(folder, name);
+            }
+        }
+        return null;
+    }
+
+    /**
+     * What a program that ended left.
+     *
+     * @param status its exit status, -1 when it did not end in time and was killed
+     * @param output what it wrote, both streams
+     */
+    record Result(int status, String output) {
+    }
+
+    static Result run(final List<String> command, final Duration timeout) throws IOException, InterruptedException {
+        final Path output = Files.createTempFile("shadowverbs-", ".out");
+        try {
+            final Process process = new ProcessBuilder(command)
+                    .redirectErrorStream(true)
+                    .redirectOutput(output.toFile())
+                    .start();
+            process.getOutputStream().close();
+            boolean ended = false;
+            try {
+                ended = process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS);
+            } finally {
+                if (!ended) {
+                    process.destroyForcibly().waitFor();
+                }
+            }
+            return new Result(ended ? process.exitValue() : -1, Files.readString(output, StandardCharsets.ISO_8859_1));
+        } finally {
+            Files.delete(output);
+        }
+    }
+
+    /** The line of CRIU's log that says why it failed. */
+    static String reason(final Path log, final String output) {
+        final List<String> errors = new ArrayList<>();
+        try {
+            if (Files.exists(log)) {
+                collect(Files.readString(log, StandardCharsets.ISO_8859_1), errors);
+            }
+        } catch (final IOException e) {
+            errors.add(log + " cannot be read: " + e.getMessage());
+        }
+        if (errors.isEmpty()) {
+            collect(output, errors);
+        }
+        // The first error is the cause, those that follow are its effects.
+        return errors.isEmpty() ? output.strip().lines().reduce("it said nothing", (a, b) -> b) : errors.getFirst();
+    }
+
+    private static void collect(final String text, final List<String> errors) {
+        text.lines()
+                .filter(line -> line.contains("Error (") && !line.contains(HARMLESS))
+                .map(line -> line.replaceFirst("^.*?Error \\([^)]*\\): ", "").strip())
+                .forEach(errors::add);
+    }
+}

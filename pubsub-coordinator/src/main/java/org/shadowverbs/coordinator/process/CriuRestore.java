@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
+
+/**
+ * One CRIU for each tree, all at the same time in the same namespace.
+ *
+ * <p>A TCP connection between two trees would be reset if one end spoke before the other is there. So every CRIU stops
+ * when all its processes and sockets exist and none of them has run, and goes on when all have come so far.
+ */
+final class CriuRestore {
+    private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final Duration MKFIFO_TIMEOUT = Duration.ofSeconds(10);
+    private static final String GO = "go";
+    private static final String ARRIVED = "arrived";
+
+    private final Path criu;
+    private final RestoreInit init;
+    private final RestoreRequest request;
+    private final Map<String, Integer> descriptors;
+    private final long deadline;
+    private final List<TreeImage> trees;
+    private final boolean together;
+    /** What CRIU writes goes here: the images stay as they were saved. */
+    private Path work;
+
+    CriuRestore(
+            final Path criu,
+            final RestoreInit init,
+            final RestoreRequest request,
+            final Map<String, Integer> descriptors,
+            final long deadline) {
+        this.criu = criu;
+        this.init = init;
+        this.request = request;
+        this.descriptors = descriptors;
+        this.deadline = deadline;
+        trees = request.images().trees();
+        together = trees.size() > 1 && trees.stream().anyMatch(TreeImage::established);
+    }
+
+    /** Returns the nanoseconds that each tree took. */
+    List<Long> run() throws IOException, CheckpointException, InterruptedException {
+        freePorts();
+        work = Files.createTempDirectory("shadowverbs-restore-");
+        try {
+            return runAll();
+        } finally {
+            try (Stream<Path> files = Files.walk(work)) {
+                for (final Path file : files.sorted((a, b) -> b.compareTo(a)).toList()) {
+                    Files.delete(file);
+                }
+            }
+        }
+    }
+
+    /** The killed processes' connections hold their ports for a minute, if they were killed on this host. */
+    private void freePorts() throws IOException, CheckpointException {
+        final Set<TcpConnection> left = TcpSockets.of(ProcessHandle.current().pid()).orphans();
+        for (final TreeImage tree : trees) {
+            for (final TcpConnection connection : tree.connections()) {
+                final int error = left.contains(connection) ? SockDiag.dropOrphan(connection) : 0;
+                if (error != 0) {
+                    throw new CheckpointException(
+                            tree.name() + ": " + connection + " cannot be freed: errno " + error);
+                }
+            }
+        }
+    }
+
+    private List<Long> runAll() throws IOException, CheckpointException, InterruptedException {
+        final List<CompletableFuture<Integer>> running = new ArrayList<>();
+        final List<CompletableFuture<Long>> nanos = new ArrayList<>();
+        final long start = System.nanoTime();
+        if (together) {
+            CriuCommand.run(List.of("mkfifo", work.resolve(GO).toString()), MKFIFO_TIMEOUT);
+        }
+        // Open for writing before the first one reads; closing it is the sign to go on, as this process's death is.
+        try (RandomAccessFile go = together ? new RandomAccessFile(work.resolve(GO).toFile(), "rw") : null) {
+            for (int i = 0; i < trees.size(); i++) {
+                Files.createDirectory(work(i));
+                final CompletableFuture<Integer> ran = init.run(command(i));
+                running.add(ran);
+                nanos.add(ran.thenApply(status -> System.nanoTime() - start));
+            }
+            if (go != null) {
+                awaitArrival(running);
+            }
+        }
+        for (int i = 0; i < trees.size(); i++) {
+            final int status = RestoreInit.get(running.get(i), deadline, trees.get(i).name() + ": CRIU");
+            if (status != 0) {
+                throw new CheckpointException(trees.get(i).name() + ": CRIU could not restore it (status " + status
+                        + "): " + CriuCommand.reason(work(i).resolve(CriuCommand.LOG), ""));
+            }
+        }
+        return nanos.stream().map(CompletableFuture::join).toList();
+    }
+
+    /** Waits until all have come as far as they may alone, or one has failed. */
+    private void awaitArrival(final List<CompletableFuture<Integer>> running) throws CheckpointException {
+        for (int i = 0; i < trees.size(); i++) {
+            while (!Files.exists(work(i).resolve(ARRIVED))) {
+                if (running.stream().anyMatch(CompletableFuture::isDone)) {
+                    return;
+                }
+                if (System.nanoTime() - deadline > 0) {
+                    throw new CheckpointException(trees.get(i).name() + ": not restored when the deadline passed");
+                }
+                LockSupport.parkNanos(POLL_NANOS);
+            }
+        }
+    }
+
+    /** What CRIU runs at its stages; it waits before the first process runs, with the pipe open already. */
+    private Path waitScript(final int tree) throws IOException {
+        final Path script = work(tree).resolve("wait");
+        Files.writeString(script, "#!/bin/sh\n[ \"$CRTOOLS_SCRIPT_ACTION\" != post-restore ] || { exec 3<'"
+                + work.resolve(GO) + "'; : >'" + work(tree).resolve(ARRIVED) + "'; cat <&3; }\n");
+        Files.setPosixFilePermissions(script, PosixFilePermissions.fromString("rwx------"));
+        return script;
+    }
+
+    private Path work(final int tree) {
+        return work.resolve(Integer.toString(tree));
+    }
+
+    private List<String> command(final int number) throws IOException {
+        final TreeImage tree = trees.get(number);
+        final Path folder = request.imageDirectory().resolve(tree.directory()).toAbsolutePath();
+        final List<String> command = new ArrayList<>(List.of(
+                criu.toString(), "restore", "--images-dir", folder.toString(), "--work-dir", work(number).toString(),
+                "--log-file", CriuCommand.LOG, "-v2", "--restore-detached", "--restore-sibling",
+                "--file-locks", "--manage-cgroups=ignore", "--network-lock", "skip"));
+        if (tree.shellJob()) {
+            command.add("--shell-job");
+        }
+        if (tree.established()) {
+            command.add("--tcp-established");
+        }
+        if (together) {
+            command.addAll(List.of("--action-script", waitScript(number).toString()));
+        }
+        for (final Map.Entry<String, Integer> entry : descriptors.entrySet()) {
+            command.addAll(List.of("--inherit-fd", "fd[" + entry.getValue() + "]:" + entry.getKey()));
+        }
+        return command;
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.net.InetSocketAddress;
+import java.time.Duration;
+import java.util.List;
+import java.util.Set;
+import java.util.function.Predicate;
+
+/**
+ * What to freeze and save.
+ *
+ * @param roots          the processes that were launched
+ * @param replacedPipes  inodes of pipes whose other end is held outside, by the agent, and which get a new other end at
+ *                       restart: the pipe that tells a rank what happened
+ * @param tcpPeerInJob   says of the remote end of a TCP connection whether a process of the job, on another host, holds
+ *                       it; connections within this host are found without it
+ * @param freezeDeadline how long freezing may take
+ * @param saveDeadline   how long saving all images may take
+ */
+public record FreezeRequest(
+        List<ProcessRoot> roots,
+        Set<Long> replacedPipes,
+        Predicate<InetSocketAddress> tcpPeerInJob,
+        Duration freezeDeadline,
+        Duration saveDeadline) {
+    /**
+     * A request with the usual deadlines, 10 seconds to freeze and 10 minutes to save, and no other hosts.
+     *
+     * @param roots         the processes that were launched
+     * @param replacedPipes inodes of pipes that get a new other end at restart
+     * @return the request
+     */
+    public static FreezeRequest of(final List<ProcessRoot> roots, final Set<Long> replacedPipes) {
+        return new FreezeRequest(
+                List.copyOf(roots),
+                Set.copyOf(replacedPipes),
+                peer -> false,
+                Duration.ofSeconds(10),
+                Duration.ofMinutes(10));
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.nio.file.Path;
+import java.util.List;
+
+/** Processes that stand still. Closing lets them run on, unless {@link #kill} ended them. */
+public interface FrozenTrees extends AutoCloseable {
+    /**
+     * The trees, each with the roots that it holds. Roots that share memory, pipes or sockets are in one tree.
+     *
+     * @return names of the roots, tree by tree
+     */
+    List<List<String>> trees();
+
+    /**
+     * The time that freezing took.
+     *
+     * @return nanoseconds from the request until all stood still
+     */
+    long freezeNanos();
+
+    /**
+     * Writes the images of all trees and makes them durable. The processes stay frozen, whether it fails or not.
+     *
+     * @param imageDirectory an existing, empty folder; each tree gets a folder of its own in it
+     * @return what was written, for the manifest
+     * @throws CheckpointException if an image could not be written; the message says which tree and why
+     */
+    HostImages save(Path imageDirectory) throws CheckpointException;
+
+    /**
+     * Ends all the processes by SIGKILL and waits until they are gone. For {@code checkpoint --kill}, after the
+     * manifest is in place.
+     *
+     * @throws CheckpointException if one is still there when the deadline passes
+     */
+    void kill() throws CheckpointException;
+
+    /**
+     * Lets the processes run on and gives back the control groups they came from. Safe to call more than once.
+     *
+     * @throws CheckpointException if they cannot be thawed
+     */
+    @Override
+    void close() throws CheckpointException;
+}

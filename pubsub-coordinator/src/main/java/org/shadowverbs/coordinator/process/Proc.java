@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.nio.file.DirectoryIteratorException;
+import java.nio.file.DirectoryStream;
+import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** What /proc says of one process at one moment. Pids are those of this process's namespace unless named otherwise. */
+final class Proc {
+    /** Fields of a line of /proc/PID/maps: range, mode, offset, device, inode, name. */
+    private static final int MAPS_FIELDS = 6;
+
+    private static final int ACCESS_MODE = 3;
+    private static final int APPEND = 02000;
+
+    private Proc() {
+    }
+
+    /**
+     * A descriptor.
+     *
+     * @param fd     its number
+     * @param target what it leads to, as the kernel names it
+     * @param inode  from the target of a pipe or socket, else 0
+     * @param flags  open(2) flags
+     */
+    record Descriptor(int fd, String target, long inode, int flags) {
+        boolean readable() {
+            return (flags & ACCESS_MODE) != 1;
+        }
+
+        boolean writable() {
+            return (flags & ACCESS_MODE) != 0;
+        }
+
+        boolean appends() {
+            return (flags & APPEND) != 0;
+        }
+
+        boolean pipe() {
+            return target.startsWith("pipe:[");
+        }
+
+        boolean socket() {
+            return target.startsWith("socket:[");
+        }
+    }
+
+    /**
+     * A mapping of a file or of shared memory.
+     *
+     * @param range    its addresses, as /proc/PID/map_files names them
+     * @param shared   whether MAP_SHARED
+     * @param writable whether writable now
+     * @param key      device and inode
+     * @param name     the file's path, " (deleted)" at its end when it has none any more
+     */
+    record Mapping(String range, boolean shared, boolean writable, String key, String name) {
+    }
+
+    /**
+     * Ids of a process.
+     *
+     * @param pid       its pid here
+     * @param parent    its parent's pid here
+     * @param ownPid    its pid in its own namespace
+     * @param ownSession its session in its own namespace, 0 when that is outside
+     * @param state     one letter, as in /proc/PID/stat
+     * @param command   its command name
+     * @param threads   number of threads
+     */
+    record Ids(long pid, long parent, long ownPid, long ownSession, char state, String command, int threads) {
+        boolean ended() {
+            return state == 'Z' || state == 'X';
+        }
+    }
+
+    static Path path(final long pid, final String name) {
+        return Path.of("/proc", Long.toString(pid), name);
+    }
+
+    static Ids ids(final long pid) throws IOException {
+        final Map<String, String> status = new HashMap<>();
+        for (final String line : Files.readAllLines(path(pid, "status"))) {
+            final int colon = line.indexOf(':');
+            status.put(line.substring(0, colon), line.substring(colon + 1).strip());
+        }
+        return new Ids(
+                pid,
+                Long.parseLong(status.get("PPid")),
+                lastNumber(status.get("NSpid")),
+                lastNumber(status.get("NSsid")),
+                status.get("State").charAt(0),
+                status.get("Name"),
+                Integer.parseInt(status.getOrDefault("Threads", "1")));
+    }
+
+    /** Whether there is no such process any more, or only its exit status is left. */
+    static boolean ended(final long pid) {
+        try {
+            return ids(pid).ended();
+        } catch (final IOException e) {
+            return true;
+        }
+    }
+
+    static List<Long> all() throws IOException {
+        final List<Long> pids = new ArrayList<>();
+        try (DirectoryStream<Path> entries = Files.newDirectoryStream(Path.of("/proc"), "[1-9]*")) {
+            for (final Path entry : entries) {
+                pids.add(Long.parseLong(entry.getFileName().toString()));
+            }
+        } catch (final DirectoryIteratorException e) {
+            throw e.getCause();
+        }
+        return pids;
+    }
+
+    /** Children by parent, of all processes of the host. */
+    static Map<Long, List<Long>> children() throws IOException {
+        final Map<Long, List<Long>> children = new HashMap<>();
+        for (final long pid : all()) {
+            try {
+                children.computeIfAbsent(ids(pid).parent(), parent -> new ArrayList<>()).add(pid);
+            } catch (final IOException e) {
+                continue; // It has ended meanwhile.
+            }
+        }
+        return children;
+    }
+
+    static List<Descriptor> descriptors(final long pid) throws IOException {
+        final List<Descriptor> descriptors = new ArrayList<>();
+        try (DirectoryStream<Path> entries = Files.newDirectoryStream(path(pid, "fd"))) {
+            for (final Path entry : entries) {
+                final int fd = Integer.parseInt(entry.getFileName().toString());
+                try {
+                    final String target = Files.readSymbolicLink(entry).toString();
+                    descriptors.add(new Descriptor(fd, target, bracketed(target), flags(pid, fd)));
+                } catch (final NoSuchFileException e) {
+                    continue; // It was closed meanwhile.
+                }
+            }
+        } catch (final DirectoryIteratorException e) {
+            throw e.getCause();
+        }
+        descriptors.sort((a, b) -> Integer.compare(a.fd(), b.fd()));
+        return descriptors;
+    }
+
+    static List<Mapping> mappings(final long pid) throws IOException {
+        final List<Mapping> mappings = new ArrayList<>();
+        for (final String line : Files.readAllLines(path(pid, "maps"))) {
+            final String[] field = line.split(" +", MAPS_FIELDS);
+            final String name = field.length == MAPS_FIELDS ? field[MAPS_FIELDS - 1] : "";
+            if (name.startsWith("/")) {
+                mappings.add(new Mapping(
+                        field[0], field[1].charAt(3) == 's', field[1].charAt(1) == 'w',
+                        field[3] + ":" + field[4], name));
+            }
+        }
+        return mappings;
+    }
+
+    /** Bytes of memory that an image of the process holds, at most: what no file backs, in memory or swapped out. */
+    static long memory(final long pid) throws IOException {
+        long kilobytes = 0;
+        for (final String line : Files.readAllLines(path(pid, "status"))) {
+            if (line.startsWith("RssAnon:") || line.startsWith("RssShmem:") || line.startsWith("VmSwap:")) {
+                kilobytes += Long.parseLong(line.replaceAll("[^0-9]", ""));
+            }
+        }
+        return kilobytes << 10;
+    }
+
+    /** Identity of a namespace, for example "pid:[4026531836]". */
+    static String namespace(final long pid, final String kind) throws IOException {
+        return Files.readSymbolicLink(path(pid, "ns").resolve(kind)).toString();
+    }
+
+    /** Inodes of all pipes and sockets that the processes hold, with the holders. */
+    static Map<Long, Set<Long>> holders(final Iterable<Long> pids) {
+        final Map<Long, Set<Long>> holders = new HashMap<>();
+        for (final long pid : pids) {
+            try {
+                for (final Descriptor descriptor : descriptors(pid)) {
+                    if (descriptor.inode() != 0) {
+                        holders.computeIfAbsent(descriptor.inode(), inode -> new HashSet<>()).add(pid);
+                    }
+                }
+            } catch (final IOException e) {
+                continue; // It has ended meanwhile.
+            }
+        }
+        return holders;
+    }
+
+    private static int flags(final long pid, final int fd) throws IOException {
+        for (final String line : Files.readAllLines(path(pid, "fdinfo").resolve(Integer.toString(fd)))) {
+            if (line.startsWith("flags:")) {
+                return Integer.parseUnsignedInt(line.substring("flags:".length()).strip(), 8);
+            }
+        }
+        return 0;
+    }
+
+    private static long bracketed(final String target) {
+        final int open = target.indexOf(":[");
+        return (target.startsWith("pipe:") || target.startsWith("socket:")) && open > 0
+                ? Long.parseLong(target.substring(open + 2, target.length() - 1))
+                : 0;
+    }
+
+    private static long lastNumber(final String numbers) {
+        return Long.parseLong(numbers.substring(numbers.lastIndexOf('\t') + 1).strip());
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** A process that was launched with all its descendants, and what /proc says of each. */
+final class ProcessTree {
+    /** Roots by host pid, the topmost first. */
+    private final Map<Long, String> roots = new LinkedHashMap<>();
+
+    private final List<Member> members = new ArrayList<>();
+
+    /**
+     * A process of the tree.
+     *
+     * @param ids         its ids
+     * @param descriptors its open files
+     * @param mappings    its mappings of files and shared memory
+     */
+    record Member(Proc.Ids ids, List<Proc.Descriptor> descriptors, List<Proc.Mapping> mappings) {
+    }
+
+    private ProcessTree() {
+    }
+
+    /**
+     * Finds the trees of processes that were launched. A root below another one is part of the other's tree.
+     *
+     * @param launched the processes that were launched
+     * @return the trees, in the order of their topmost roots
+     * @throws CheckpointException if one of the processes is gone
+     */
+    static List<ProcessTree> of(final List<ProcessRoot> launched) throws CheckpointException {
+        try {
+            final Map<Long, List<Long>> children = Proc.children();
+            final Map<Long, Long> parents = new HashMap<>();
+            children.forEach((parent, pids) -> pids.forEach(pid -> parents.put(pid, parent)));
+            final Map<Long, String> names = new LinkedHashMap<>();
+            for (final ProcessRoot root : launched) {
+                if (!parents.containsKey(root.hostPid()) || Proc.ended(root.hostPid())) {
+                    throw new CheckpointException(root.name() + ": process " + root.hostPid() + " has ended");
+                }
+                names.put(root.hostPid(), root.name());
+            }
+            final List<ProcessTree> trees = new ArrayList<>();
+            for (final long pid : names.keySet()) {
+                if (!hasAncestorIn(pid, parents, names)) {
+                    final ProcessTree tree = collect(pid, children, names);
+                    final long self = ProcessHandle.current().pid();
+                    if (tree.hostPids().contains(self)) {
+                        // It would freeze itself, and nobody would be there to thaw it.
+                        throw new CheckpointException(List.of(new Finding(tree.name(),
+                                "the process that saves (pid " + self + ") is itself below what is to be saved (pid "
+                                        + pid + ")", "start the agent so that it is no child of the program")));
+                    }
+                    trees.add(tree);
+                }
+            }
+            return trees;
+        } catch (final IOException e) {
+            throw new CheckpointException("reading /proc: " + e.getMessage(), e);
+        }
+    }
+
+    private static boolean hasAncestorIn(
+            final long pid, final Map<Long, Long> parents, final Map<Long, String> names) {
+        for (Long at = parents.get(pid); at != null && at != 0; at = parents.get(at)) {
+            if (names.containsKey(at)) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    private static ProcessTree collect(
+            final long top, final Map<Long, List<Long>> children, final Map<Long, String> names) throws IOException {
+        final ProcessTree tree = new ProcessTree();
+        final Deque<Long> left = new ArrayDeque<>(List.of(top));
+        while (!left.isEmpty()) {
+            final long pid = left.removeFirst();
+            if (names.containsKey(pid)) {
+                tree.roots.put(pid, names.get(pid));
+            }
+            try {
+                final Proc.Ids ids = Proc.ids(pid);
+                tree.members.add(ids.ended()
+                        ? new Member(ids, List.of(), List.of())
+                        : new Member(ids, Proc.descriptors(pid), Proc.mappings(pid)));
+            } catch (final IOException e) {
+                if (pid == top || !Proc.ended(pid)) {
+                    throw e;
+                }
+                continue; // A descendant that has ended meanwhile.
+            }
+            left.addAll(children.getOrDefault(pid, List.of()));
+        }
+        return tree;
+    }
+
+    String name() {
+        return roots.values().iterator().next();
+    }
+
+    List<String> rootNames() {
+        return List.copyOf(roots.values());
+    }
+
+    /** The name of the root that a process is, empty when it is a descendant. */
+    String rootName(final long hostPid) {
+        return roots.getOrDefault(hostPid, "");
+    }
+
+    /** How messages call a process: its root's name, pid and command. */
+    String subject(final Member member) {
+        final String root = rootName(member.ids().pid());
+        return (root.isEmpty() ? name() : root) + " (pid " + member.ids().pid() + ", " + member.ids().command() + ")";
+    }
+
+    List<Member> members() {
+        return members;
+    }
+
+    Proc.Ids top() {
+        return members.getFirst().ids();
+    }
+
+    List<Long> hostPids() {
+        return members.stream().map(member -> member.ids().pid()).toList();
+    }
+
+    /** Whether the session that the topmost process is in is led from outside the tree. */
+    boolean sessionLedFromOutside() {
+        return members.stream().noneMatch(member -> member.ids().ownPid() == top().ownSession());
+    }
+}

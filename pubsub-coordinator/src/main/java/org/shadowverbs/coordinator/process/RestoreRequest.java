@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+
+/**
+ * What to restore, and what takes the place of descriptors that led out of the job.
+ *
+ * <p>Replacements are paths that are opened anew, so that they can be given from any process: a FIFO, a file, a
+ * terminal, or {@code /proc/PID/fd/N} for a descriptor that a process holds.
+ *
+ * @param imageDirectory the folder of the images
+ * @param images         what {@link FrozenTrees#save} returned
+ * @param checkpointName appended to the saved tails of output files: FILE.tail-NAME
+ * @param pipes          for each inode of {@link FreezeRequest#replacedPipes}, what is opened in its place
+ * @param stdin          what replaces a pipe or terminal that was read as descriptor 0
+ * @param stdout         what replaces a pipe or terminal that was written as descriptor 1
+ * @param stderr         what replaces a pipe or terminal that was written as descriptor 2
+ * @param deadline       how long the restore may take, all trees together
+ */
+public record RestoreRequest(
+        Path imageDirectory,
+        HostImages images,
+        String checkpointName,
+        Map<Long, Path> pipes,
+        Path stdin,
+        Path stdout,
+        Path stderr,
+        Duration deadline) {
+    /**
+     * A request whose descriptors 0 to 2 become those of this process, to be done in two minutes.
+     *
+     * @param imageDirectory the folder of the images
+     * @param images         what {@link FrozenTrees#save} returned
+     * @param checkpointName appended to the saved tails of output files
+     * @param pipes          replacements of pipes by inode
+     * @return the request
+     */
+    public static RestoreRequest withOwnStdio(
+            final Path imageDirectory,
+            final HostImages images,
+            final String checkpointName,
+            final Map<Long, Path> pipes) {
+        final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
+        return new RestoreRequest(
+                imageDirectory,
+                images,
+                checkpointName,
+                Map.copyOf(pipes),
+                own.resolve("0"),
+                own.resolve("1"),
+                own.resolve("2"),
+                Duration.ofMinutes(2));
+    }
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * What trees share with each other and with processes outside the job, and what of a tree an image cannot hold.
+ *
+ * <p>Images of different trees are made and restored separately, so what two trees share would silently be split.
+ */
+final class Sharing {
+    /** Deleted files up to this size are held in the image; what {@code --ghost-limit} is given. */
+    static final long GHOST_LIMIT = 64L << 20;
+
+    private static final String DELETED = " (deleted)";
+    private static final Set<String> DEVICES = Set.of(
+            "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/kmsg");
+    private static final Set<String> ANONYMOUS = Set.of(
+            "[eventfd]", "[eventpoll]", "[signalfd]", "[timerfd]", "inotify", "[fanotify]", "[pidfd]");
+
+    private final List<ProcessTree> trees;
+    private final FreezeRequest request;
+    private final List<Finding> findings = new ArrayList<>();
+    /** Members and the tree of each, by host pid. */
+    private final Map<Long, ProcessTree> treeOf = new HashMap<>();
+    private final Map<Long, List<ExternalDescriptor>> externals = new LinkedHashMap<>();
+    private final Map<ProcessTree, List<TcpConnection>> connections = new HashMap<>();
+    private final Map<Long, List<Holder>> holders = new LinkedHashMap<>();
+    /** Holders of pipes and sockets outside the job, read when first needed. */
+    private Map<Long, Set<Long>> outside;
+
+    private record Holder(ProcessTree tree, ProcessTree.Member member, Proc.Descriptor descriptor) {
+        boolean stdio() {
+            return descriptor.fd() <= 2;
+        }
+    }
+
+    private Sharing(final List<ProcessTree> trees, final FreezeRequest request) {
+        this.trees = trees;
+        this.request = request;
+    }
+
+    static Sharing of(final List<ProcessTree> trees, final FreezeRequest request) throws CheckpointException {
+        final Sharing sharing = new Sharing(trees, request);
+        try {
+            sharing.collect();
+            sharing.mappings();
+            sharing.pipes();
+            sharing.sockets();
+            return sharing;
+        } catch (final IOException e) {
+            throw new CheckpointException("reading /proc: " + e.getMessage(), e);
+        }
+    }
+
+    List<Finding> findings() {
+        return findings;
+    }
+
+    List<ExternalDescriptor> externals(final long hostPid) {
+        return externals.getOrDefault(hostPid, List.of());
+    }
+
+    List<TcpConnection> connections(final ProcessTree tree) {
+        return List.copyOf(connections.getOrDefault(tree, List.of()));
+    }
+
+    private void collect() throws IOException {
+        for (final ProcessTree tree : trees) {
+            if (tree.top().ownPid() == 1) {
+                refuse(tree.subject(tree.members().getFirst()), "is the first process of a pid namespace",
+                        "start the job from a shell in the container");
+            }
+            for (final ProcessTree.Member member : tree.members()) {
+                treeOf.put(member.ids().pid(), tree);
+                for (final Proc.Descriptor descriptor : member.descriptors()) {
+                    if (descriptor.inode() != 0) {
+                        holders.computeIfAbsent(descriptor.inode(), inode -> new ArrayList<>())
+                                .add(new Holder(tree, member, descriptor));
+                    } else {
+                        descriptor(tree, member, descriptor);
+                    }
+                }
+            }
+        }
+    }
+
+    private void descriptor(
+            final ProcessTree tree, final ProcessTree.Member member, final Proc.Descriptor descriptor)
+            throws IOException {
+        final String target = descriptor.target();
+        final Path link = Proc.path(member.ids().pid(), "fd").resolve(Integer.toString(descriptor.fd()));
+        if (target.startsWith("anon_inode:")) {
+            final String kind = target.substring("anon_inode:".length());
+            if (!ANONYMOUS.contains(kind)) {
+                refuse(subject(tree, member, descriptor), kind + " cannot be saved", "close it before the checkpoint");
+            }
+        } else if (target.startsWith("/dev/pts/") || target.equals("/dev/tty")) {
+            external(member, descriptor, ExternalDescriptor.Kind.TERMINAL, terminalResource(link));
+        } else if (DEVICES.contains(target)) {
+            stdio(member, descriptor, ExternalDescriptor.Kind.DEVICE);
+        } else if (target.startsWith("/memfd:")) {
+            return;
+        } else if (target.startsWith("/")) {
+            file(tree, member, descriptor, link);
+        }
+    }
+
+    private void file(
+            final ProcessTree tree, final ProcessTree.Member member, final Proc.Descriptor descriptor, final Path link)
+            throws IOException {
+        final Map<String, Object> attributes;
+        try {
+            attributes = Files.readAttributes(link, "unix:mode,nlink,size,ino");
+        } catch (final java.nio.file.NoSuchFileException e) {
+            return; // Closed meanwhile; it is looked at again when it stands still.
+        }
+        final int type = (int) attributes.get("mode") & 0170000;
+        if (type == 0020000 || type == 0060000) {
+            refuse(subject(tree, member, descriptor), "the device " + descriptor.target() + " cannot be saved",
+                    "close it before the checkpoint");
+        } else if (type == 0100000) {
+            if (descriptor.target().endsWith(DELETED)) {
+                deleted(subject(tree, member, descriptor), descriptor.target(), (int) attributes.get("nlink"),
+                        (long) attributes.get("size"));
+            }
+            stdio(member, descriptor, ExternalDescriptor.Kind.FILE);
+        } else if (type == 0010000 && request.replacedPipes().contains((long) attributes.get("ino"))) {
+            // CRIU's images name files without the leading slash.
+            external(member, descriptor, ExternalDescriptor.Kind.REPLACED_PIPE, descriptor.target().substring(1),
+                    (long) attributes.get("ino"));
+        } else {
+            stdio(member, descriptor, ExternalDescriptor.Kind.OTHER);
+        }
+    }
+
+    private void deleted(final String subject, final String target, final int links, final long size) {
+        final String name = target.substring(0, target.length() - DELETED.length());
+        if (links > 0) {
+            refuse(subject, name + " was deleted but has another name", "keep the name that it was opened by");
+        } else if (size > GHOST_LIMIT) {
+            refuse(subject, name + " was deleted and is larger than " + (GHOST_LIMIT >> 20) + " MiB",
+                    "keep its name, or make it smaller");
+        }
+    }
+
+    private void mappings() throws IOException {
+        final Map<String, Holder> first = new HashMap<>();
+        for (final ProcessTree tree : trees) {
+            for (final ProcessTree.Member member : tree.members()) {
+                final Set<String> seen = new HashSet<>();
+                for (final Proc.Mapping mapping : member.mappings()) {
+                    if (seen.add(mapping.key())) {
+                        mapping(tree, member, mapping, first);
+                    }
+                }
+            }
+        }
+        if (!first.isEmpty()) {
+            mappedOutside(first);
+        }
+    }
+
+    private void mapping(
+            final ProcessTree tree,
+            final ProcessTree.Member member,
+            final Proc.Mapping mapping,
+            final Map<String, Holder> first) {
+        final String name = mapping.name();
+        if (name.startsWith("/SYSV")) {
+            refuse(tree.subject(member), "System V shared memory " + name + " cannot be saved",
+                    "use POSIX shared memory or a shared mapping");
+        } else if (name.startsWith("/dev/") && !name.startsWith("/dev/shm/") && !name.startsWith("/dev/zero")) {
+            refuse(tree.subject(member), "the mapping of the device " + name + " cannot be saved",
+                    "unmap it before the checkpoint");
+        } else if (mapping.shared() && (name.endsWith(DELETED) || name.startsWith("/memfd:"))) {
+            final Holder other = first.putIfAbsent(mapping.key(), new Holder(tree, member, null));
+            if (other != null && other.tree() != tree) {
+                split(other, new Holder(tree, member, null), "memory (" + name + ")");
+            }
+        }
+    }
+
+    /** Memory without a name that a process outside the job has mapped too. */
+    private void mappedOutside(final Map<String, Holder> memory) throws IOException {
+        for (final long pid : Proc.all()) {
+            if (treeOf.containsKey(pid)) {
+                continue;
+            }
+            try {
+                for (final Proc.Mapping mapping : Proc.mappings(pid)) {
+                    final Holder holder = mapping.shared() ? memory.remove(mapping.key()) : null;
+                    if (holder != null) {
+                        refuse(holder.tree().subject(holder.member()),
+                                "shares memory (" + mapping.name() + ") with " + process(pid) + " outside the job",
+                                "launch what they have in common under ShadowVerbs");
+                    }
+                }
+            } catch (final IOException e) {
+                continue; // It has ended meanwhile.
+            }
+        }
+    }
+
+    private void pipes() {
+        for (final Map.Entry<Long, List<Holder>> entry : holders.entrySet()) {
+            final List<Holder> ends = entry.getValue();
+            final Holder first = ends.getFirst();
+            if (!first.descriptor().pipe()) {
+                continue;
+            }
+            if (request.replacedPipes().contains(entry.getKey())) {
+                ends.forEach(end -> external(
+                        end.member(), end.descriptor(), ExternalDescriptor.Kind.REPLACED_PIPE,
+                        end.descriptor().target()));
+                continue;
+            }
+            final boolean inside = ends.stream().anyMatch(end -> end.descriptor().readable())
+                    && ends.stream().anyMatch(end -> end.descriptor().writable());
+            if (inside) {
+                ends.stream().filter(end -> end.tree() != first.tree()).findFirst()
+                        .ifPresent(end -> split(first, end, "a pipe (" + first.descriptor().target() + ")"));
+            } else if (ends.stream().anyMatch(Holder::stdio)) {
+                ends.forEach(end -> external(
+                        end.member(), end.descriptor(), ExternalDescriptor.Kind.PIPE, end.descriptor().target()));
+            } else {
+                danglingPipe(entry.getKey(), first);
+            }
+        }
+    }
+
+    /**
+     * A pipe that leads out of the job and is not stdio. It does no harm when the program does not know of it: a
+     * descriptor that the launching shell had open and that was inherited by mistake, so that somebody outside holds
+     * the same end. Otherwise somebody waits at the other end.
+     */
+    private void danglingPipe(final long inode, final Holder holder) {
+        Long peer = null;
+        for (final long pid : outside().getOrDefault(inode, Set.of())) {
+            try {
+                for (final Proc.Descriptor descriptor : Proc.descriptors(pid)) {
+                    if (descriptor.inode() == inode) {
+                        if (descriptor.writable() == holder.descriptor().writable()) {
+                            return;
+                        }
+                        peer = pid;
+                    }
+                }
+            } catch (final IOException e) {
+                continue; // It has ended meanwhile.
+            }
+        }
+        if (peer != null) {
+            refuse(subject(holder), "a pipe to " + process(peer) + " outside the job",
+                    "close it before the checkpoint");
+        }
+    }
+
+    private void sockets() throws IOException {
+        Map<Long, Long> peers = null;
+        TcpSockets tcp = null;
+        for (final Map.Entry<Long, List<Holder>> entry : holders.entrySet()) {
+            final Holder first = entry.getValue().getFirst();
+            if (!first.descriptor().socket()) {
+                continue;
+            }
+            entry.getValue().stream().filter(end -> end.tree() != first.tree()).findFirst()
+                    .ifPresent(end -> split(first, end, "a socket (" + first.descriptor().target() + ")"));
+            if (peers == null) {
+                peers = SockDiag.unixPeers();
+                tcp = TcpSockets.of(first.member().ids().pid());
+            }
+            final TcpSockets.Socket socket = tcp.get(entry.getKey());
+            if (peers.containsKey(entry.getKey())) {
+                unix(first, peers.get(entry.getKey()));
+            } else if (socket != null && socket.connected()) {
+                tcp(first, socket, tcp.peer(socket));
+            }
+        }
+    }
+
+    private void unix(final Holder holder, final long peer) {
+        if (peer == SockDiag.NO_INODE) {
+            return; // The other end is closed. Every JVM that has closed a socket channel holds one like this.
+        }
+        final List<Holder> others = holders.get(peer);
+        if (others == null) {
+            final Set<Long> pids = outside().getOrDefault(peer, Set.of());
+            refuse(subject(holder),
+                    "a Unix socket to " + (pids.isEmpty() ? "a process" : process(pids.iterator().next()))
+                            + " outside the job",
+                    "close it before the checkpoint");
+        } else if (others.getFirst().tree() != holder.tree()) {
+            split(holder, others.getFirst(), "a Unix socket");
+        }
+    }
+
+    private void tcp(final Holder holder, final TcpSockets.Socket socket, final TcpSockets.Socket other) {
+        connections.computeIfAbsent(holder.tree(), tree -> new ArrayList<>()).add(socket.connection());
+        final List<Holder> others = other == null ? null : holders.get(other.inode());
+        // Between trees of this host it is carried: all stand still, and are restored together.
+        if (others == null && !request.tcpPeerInJob().test(socket.remote())) {
+            final Set<Long> pids = other == null ? Set.of() : outside().getOrDefault(other.inode(), Set.of());
+            refuse(subject(holder),
+                    "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
+                            + socket.remote().getPort()
+                            + (pids.isEmpty() ? "" : ", " + process(pids.iterator().next()) + ",") + " outside the job",
+                    "close it before the checkpoint");
+        }
+    }
+
+    private void split(final Holder one, final Holder other, final String what) {
+        refuse(one.tree().subject(one.member()),
+                "shares " + what + " with " + other.tree().subject(other.member())
+                        + ", and nothing that was launched is above both",
+                "launch the program that starts both");
+    }
+
+    private void stdio(
+            final ProcessTree.Member member, final Proc.Descriptor descriptor, final ExternalDescriptor.Kind kind) {
+        if (descriptor.fd() <= 2) {
+            external(member, descriptor, kind, "");
+        }
+    }
+
+    private void external(
+            final ProcessTree.Member member,
+            final Proc.Descriptor descriptor,
+            final ExternalDescriptor.Kind kind,
+            final String resource) {
+        external(member, descriptor, kind, resource, descriptor.inode());
+    }
+
+    private void external(
+            final ProcessTree.Member member,
+            final Proc.Descriptor descriptor,
+            final ExternalDescriptor.Kind kind,
+            final String resource,
+            final long inode) {
+        externals.computeIfAbsent(member.ids().pid(), pid -> new ArrayList<>()).add(new ExternalDescriptor(
+                descriptor.fd(), kind, descriptor.target(), resource, inode, descriptor.writable()));
+    }
+
+    /** How CRIU names a terminal: its device number and that of the file system it is in. */
+    private static String terminalResource(final Path link) throws IOException {
+        final Map<String, Object> attributes = Files.readAttributes(link, "unix:rdev,dev");
+        return "tty[%x:%x]".formatted((long) attributes.get("rdev"), (long) attributes.get("dev"));
+    }
+
+    private Map<Long, Set<Long>> outside() {
+        if (outside == null) {
+            try {
+                final Set<Long> pids = new LinkedHashSet<>(Proc.all());
+                pids.removeAll(treeOf.keySet());
+                outside = Proc.holders(pids);
+            } catch (final IOException e) {
+                outside = Map.of();
+            }
+        }
+        return outside;
+    }
+
+    private static String process(final long pid) {
+        try {
+            return "pid " + pid + " (" + Proc.ids(pid).command() + ")";
+        } catch (final IOException e) {
+            return "pid " + pid;
+        }
+    }
+
+    private static String subject(final Holder holder) {
+        return subject(holder.tree(), holder.member(), holder.descriptor());
+    }
+
+    private static String subject(
+            final ProcessTree tree, final ProcessTree.Member member, final Proc.Descriptor descriptor) {
+        final String subject = tree.subject(member);
+        return subject.substring(0, subject.length() - 1) + ", fd " + descriptor.fd() + ")";
+    }
+
+    private void refuse(final String subject, final String problem, final String mend) {
+        final Finding finding = new Finding(subject, problem, mend);
+        if (!findings.contains(finding)) {
+            findings.add(finding);
+        }
+    }
+}

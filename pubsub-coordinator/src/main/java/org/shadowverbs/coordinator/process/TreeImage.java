@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.util.List;
+
+/**
+ * The image of one process tree.
+ *
+ * @param name        the tree's name: that of its topmost root
+ * @param directory   the folder of its image files, relative to the image directory
+ * @param processes   its processes, the topmost first
+ * @param files       its image files
+ * @param outputs     regular files that its processes have open for writing
+ * @param mapped      files that its processes have mapped or open as programs, which must be the same at restart
+ * @param shellJob    whether its session leader or terminal is outside the tree
+ * @param connections its ends of open TCP connections
+ * @param dumpNanos   time to dump it
+ */
+public record TreeImage(
+        String name,
+        String directory,
+        List<ProcessImage> processes,
+        List<ImageFile> files,
+        List<OutputFile> outputs,
+        List<MappedFile> mapped,
+        boolean shellJob,
+        List<TcpConnection> connections,
+        long dumpNanos) {
+    /**
+     * Whether it has open TCP connections.
+     *
+     * @return true if so
+     */
+    public boolean established() {
+        return !connections.isEmpty();
+    }
+
+    /**
+     * The pid of the topmost process, as it sees it itself.
+     *
+     * @return the pid that it has again when it is restored
+     */
+    public long rootPid() {
+        return processes.getFirst().pid();
+    }
+}

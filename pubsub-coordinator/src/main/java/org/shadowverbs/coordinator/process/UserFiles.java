@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/** The files of the application that an image refers to by name: what it writes, and what it has mapped. */
+final class UserFiles {
+    private static final String DELETED = " (deleted)";
+
+    private UserFiles() {
+    }
+
+    /** Records the files that a frozen tree writes, and copies to the folder those that are rewritten in place. */
+    static List<OutputFile> outputs(final ProcessTree tree, final Path folder) throws IOException {
+        final Set<String> mapped = new LinkedHashSet<>();
+        final Set<String> paths = new LinkedHashSet<>();
+        for (final ProcessTree.Member member : tree.members()) {
+            for (final Proc.Mapping mapping : member.mappings()) {
+                if (mapping.shared() && mapping.writable() && named(mapping.name())) {
+                    mapped.add(mapping.name());
+                }
+            }
+            for (final Proc.Descriptor descriptor : member.descriptors()) {
+                if (descriptor.writable() && named(descriptor.target())) {
+                    paths.add(descriptor.target());
+                }
+            }
+        }
+        paths.addAll(mapped);
+        final List<OutputFile> outputs = new ArrayList<>();
+        for (final String path : paths) {
+            final String copy = mapped.contains(path) ? "file-" + outputs.size() : "";
+            if (!copy.isEmpty()) {
+                Files.copy(Path.of(path), folder.resolve(copy));
+            }
+            outputs.add(new OutputFile(path, Files.size(Path.of(path)), copy));
+        }
+        return outputs;
+    }
+
+    /** Records the files that a tree has mapped and does not write: programs and libraries. */
+    static List<MappedFile> mapped(final ProcessTree tree) throws IOException {
+        final Map<String, MappedFile> files = new LinkedHashMap<>();
+        for (final ProcessTree.Member member : tree.members()) {
+            for (final Proc.Mapping mapping : member.mappings()) {
+                final String name = mapping.name();
+                if (!(mapping.shared() && mapping.writable()) && !files.containsKey(name) && named(name)) {
+                    files.put(name, new MappedFile(name, Files.size(Path.of(name)), BuildId.of(Path.of(name))));
+                }
+            }
+        }
+        return List.copyOf(files.values());
+    }
+
+    /** Says which files are not as an image needs them. */
+    static List<Finding> verify(final TreeImage tree) {
+        final List<Finding> findings = new ArrayList<>();
+        for (final MappedFile file : tree.mapped()) {
+            final Path path = Path.of(file.path());
+            try {
+                if (!Files.exists(path)) {
+                    findings.add(new Finding(tree.name(), path + " is missing", "install it again"));
+                } else if (Files.size(path) != file.bytes() || !BuildId.of(path).equals(file.buildId())) {
+                    findings.add(new Finding(tree.name(), path + " is not the file that it was at the checkpoint",
+                            "install the version that it was"));
+                }
+            } catch (final IOException e) {
+                findings.add(new Finding(tree.name(), path + " cannot be read: " + e.getMessage(), ""));
+            }
+        }
+        for (final OutputFile file : tree.outputs()) {
+            final Path path = Path.of(file.path());
+            try {
+                final boolean exists = Files.exists(path);
+                if (file.copy().isEmpty() && (!exists || Files.size(path) < file.bytes())) {
+                    findings.add(new Finding(tree.name(), "the output file " + path
+                            + (exists ? " is shorter than the " + file.bytes() + " bytes it had" : " is missing"),
+                            "put it back"));
+                }
+            } catch (final IOException e) {
+                findings.add(new Finding(tree.name(), path + " cannot be read: " + e.getMessage(), ""));
+            }
+        }
+        return findings;
+    }
+
+    /** Puts the files that a tree writes back to what they were; what they had grown by is kept beside them. */
+    static void putBack(final TreeImage tree, final Path folder, final String checkpointName) throws IOException {
+        for (final OutputFile file : tree.outputs()) {
+            final Path path = Path.of(file.path());
+            if (!file.copy().isEmpty()) {
+                // In place, so that it keeps its owner and mode.
+                try (OutputStream to = Files.newOutputStream(path)) {
+                    Files.copy(folder.resolve(file.copy()), to);
+                }
+            } else if (Files.size(path) > file.bytes()) {
+                cut(path, file.bytes(), checkpointName);
+            }
+        }
+    }
+
+    private static void cut(final Path path, final long length, final String checkpointName) throws IOException {
+        final String name = path.getFileName() + ".tail-" + checkpointName;
+        Path tail = path.resolveSibling(name);
+        for (int i = 1; Files.exists(tail); i++) {
+            tail = path.resolveSibling(name + "." + i); // An earlier restart from the same checkpoint.
+        }
+        try (FileChannel from = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE);
+                FileChannel to = FileChannel.open(tail, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+            for (long at = length; at < from.size();) {
+                at += from.transferTo(at, from.size() - at, to);
+            }
+            to.force(true);
+            from.truncate(length);
+        }
+    }
+
+    /** Whether it is the name of a regular file that is still there under it. */
+    private static boolean named(final String path) {
+        return path.startsWith("/")
+                && !path.endsWith(DELETED)
+                && !path.startsWith("/memfd:")
+                && !path.startsWith("/proc/")
+                && !path.startsWith("/sys/")
+                && Files.isRegularFile(Path.of(path));
+    }
+}

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+/**
+ * Process images: freeze, save and restore the processes of one host.
+ *
+ * <p>The node agent calls {@link org.shadowverbs.coordinator.process.ProcessCheckpointer}; its first implementation is
+ * {@link org.shadowverbs.coordinator.process.Criu}. The order is always the same:
+ * <ol>
+ * <li>{@code inspect} names whatever cannot be saved, while everything still runs;
+ * <li>{@code freeze} stops every tree of the host, and returns when all of them stand still;
+ * <li>{@code save} writes the images of all trees, still frozen, and makes them durable;
+ * <li>{@code close} lets them run on, or {@code kill} ends them.
+ * </ol>
+ * Whatever fails in between ends in {@code close}: the processes run on as if nothing had been asked for.
+ *
+ * <p>Records of this package are written to the manifest as they are, so a component renamed here is a change of the
+ * manifest's format. All pids in records are those that the process itself sees; {@code hostPid} says otherwise.
+ */
+package org.shadowverbs.coordinator.process;

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.protocol;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.SocketAddress;
+import java.net.StandardProtocolFamily;
+import java.net.StandardSocketOptions;
+import java.net.UnixDomainSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Path;
+import java.util.concurrent.locks.ReentrantLock;
+
+/** Frames over a stream socket, Unix or TCP. One thread reads; any thread writes. */
+public final class FrameChannel implements AutoCloseable {
+    private final SocketChannel channel;
+    private final ReentrantLock writing = new ReentrantLock();
+    private final ByteBuffer in = ByteBuffer.allocate(16 << 10).flip();
+
+    public FrameChannel(final SocketChannel channel) {
+        this.channel = channel;
+    }
+
+    public static FrameChannel connect(final Path socket) throws IOException {
+        final SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
+        return connect(channel, UnixDomainSocketAddress.of(socket));
+    }
+
+    /** Connects over TCP; an address that does not answer is the caller's to bound, by closing from another thread. */
+    public static FrameChannel connect(final java.net.InetSocketAddress address, final int timeoutMillis)
+            throws IOException {
+        final SocketChannel channel = SocketChannel.open();
+        try {
+            channel.socket().connect(address, timeoutMillis);
+            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+            channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+            return new FrameChannel(channel);
+        } catch (IOException | RuntimeException e) {
+            channel.close();
+            throw e;
+        }
+    }
+
+    private static FrameChannel connect(final SocketChannel channel, final SocketAddress address) throws IOException {
+        try {
+            channel.connect(address);
+            return new FrameChannel(channel);
+        } catch (IOException | RuntimeException e) {
+            channel.close();
+            throw e;
+        }
+    }
+
+    /** The next message; {@link EOFException} when the other side has closed between two frames. */
+    public Message read() throws IOException {
+        fill(4, true);
+        final int length = in.getInt();
+        if (length <= 0 || length > FrameType.MAX_FRAME) {
+            throw new ProtocolException("frame of " + length + " bytes");
+        }
+        final byte[] frame = new byte[Math.min(length, 1 << 20)];
+        return Codec.decode(length <= frame.length ? take(frame) : takeLong(length));
+    }
+
+    private byte[] take(final byte[] frame) throws IOException {
+        int at = Math.min(in.remaining(), frame.length);
+        in.get(frame, 0, at);
+        while (at < frame.length) {
+            final int n = channel.read(ByteBuffer.wrap(frame, at, frame.length - at));
+            if (n < 0) {
+                throw new ProtocolException("connection closed within a frame");
+            }
+            at += n;
+        }
+        return frame;
+    }
+
+    /** Grows with what really arrives, so that a length alone allocates nothing. */
+    private byte[] takeLong(final int length) throws IOException {
+        byte[] all = new byte[0];
+        while (all.length < length) {
+            final byte[] part = take(new byte[Math.min(length - all.length, Math.max(1 << 20, all.length))]);
+            final byte[] longer = java.util.Arrays.copyOf(all, all.length + part.length);
+            System.arraycopy(part, 0, longer, all.length, part.length);
+            all = longer;
+        }
+        return all;
+    }
+
+    private void fill(final int bytes, final boolean betweenFrames) throws IOException {
+        while (in.remaining() < bytes) {
+            in.compact();
+            final int n;
+            try {
+                n = channel.read(in);
+            } finally {
+                in.flip();
+            }
+            if (n < 0) {
+                if (betweenFrames && !in.hasRemaining()) {
+                    throw new EOFException("connection closed");
+                }
+                throw new ProtocolException("connection closed within a frame");
+            }
+        }
+    }
+
+    public void write(final Message message) throws IOException {
+        final ByteBuffer frame = ByteBuffer.wrap(Codec.frame(message));
+        writing.lock();
+        try {
+            while (frame.hasRemaining()) {
+                channel.write(frame);
+            }
+        } finally {
+            writing.unlock();
+        }
+    }
+
+    public boolean isOpen() {
+        return channel.isOpen();
+    }
+
+    public SocketChannel channel() {
+        return channel;
+    }
+
+    @Override
+    public void close() {
+        try {
+            channel.close();
+        } catch (IOException e) {
+            // Nothing is left to be done with it.
+            return;
+        }
+    }
+}

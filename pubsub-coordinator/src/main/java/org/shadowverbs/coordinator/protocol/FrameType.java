@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.protocol;
+
+/** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
+public final class FrameType {
+    /** Goes up with every change that an older peer would misread. */
+    public static final int VERSION = 1;
+
+    /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
+    public static final int MAX_FRAME = 64 << 20;
+
+    // rank <-> agent
+    public static final byte HELLO = 1;
+    public static final byte WELCOME = 2;
+    public static final byte REFUSED = 3;
+    public static final byte CHECKPOINT = 10;
+    public static final byte CONTRIBUTE = 11;
+    public static final byte REPLY = 12;
+    public static final byte ABORT = 13;
+    public static final byte DETACHED = 14;
+    public static final byte DONE = 15;
+    public static final byte FAIL = 16;
+    public static final byte PROGRESS = 17;
+    public static final byte GOODBYE = 18;
+    public static final byte PUBLISH = 19;
+    public static final byte LOOKUP = 20;
+    public static final byte FOUND = 21;
+    public static final byte SHUTDOWN = 22;
+
+    // launch <-> agent
+    public static final byte REGISTER_TREE = 30;
+    public static final byte REGISTERED = 31;
+
+    // agent <-> coordinator
+    public static final byte AGENT_HELLO = 40;
+    public static final byte AGENT_WELCOME = 41;
+    public static final byte RANK_JOINED = 42;
+    public static final byte RANK_NUMBER = 43;
+    public static final byte FROM_RANK = 44;
+    public static final byte TO_RANKS = 45;
+    public static final byte RANK_GONE = 46;
+    public static final byte TREE_STATE = 47;
+    public static final byte FREEZE = 48;
+    public static final byte FROZEN = 49;
+    public static final byte SAVE = 50;
+    public static final byte SAVED = 51;
+    public static final byte THAW = 52;
+    public static final byte THAWED = 53;
+    public static final byte STEP_FAILED = 54;
+    public static final byte TERMINATE = 55;
+    public static final byte QUIT = 56;
+
+    // command line <-> coordinator
+    public static final byte COMMAND = 60;
+    public static final byte LINE = 61;
+    public static final byte RESULT = 62;
+
+    private FrameType() {
+    }
+}

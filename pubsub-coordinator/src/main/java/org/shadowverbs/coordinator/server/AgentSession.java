@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.shadowverbs.coordinator.protocol.Codec;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
+import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.Outbox;
+
+/** The connection of one agent. All but {@link #send} is guarded by the job's lock. */
+final class AgentSession {
+    private final String id;
+    private final String host;
+    private final long pid;
+    private final List<String> command;
+    private final FrameChannel channel;
+    private final Outbox outbox;
+
+    /** Launched processes, by the pid they have on the agent's side. */
+    final Map<Long, Tree> trees = new HashMap<>();
+    /** The version of each value that the agent already holds: rounds of a drain resend only what has changed. */
+    final Map<String, Integer> holds = new HashMap<>();
+    /** Its connection is gone; it, or another one on its host, may come back for a while. */
+    boolean lost;
+    /** How far it is with the step that it was last told to do. */
+    Step step;
+
+    AgentSession(final AgentHello hello, final FrameChannel channel) {
+        id = hello.agentId();
+        host = hello.host();
+        pid = hello.pid();
+        command = hello.command();
+        this.channel = channel;
+        outbox = new Outbox(channel, "agent " + hello.host());
+        for (final Tree tree : hello.trees()) {
+            trees.put(tree.hostPid(), tree);
+        }
+    }
+
+    String id() {
+        return id;
+    }
+
+    String host() {
+        return host;
+    }
+
+    long pid() {
+        return pid;
+    }
+
+    /** What starts it anew; empty where the processes of the job end with it. */
+    List<String> command() {
+        return command;
+    }
+
+    void send(final Message message) {
+        if (!lost) {
+            outbox.send(message);
+        }
+    }
+
+    /** To those of its ranks, or to all when the list is empty. */
+    void toRanks(final List<String> uids, final Message message) {
+        send(new ToRanks(uids, bare(message)));
+    }
+
+    /** Type and body, without the length. */
+    private static byte[] bare(final Message message) {
+        final byte[] frame = Codec.frame(message);
+        return java.util.Arrays.copyOfRange(frame, 4, frame.length);
+    }
+
+    void closeAfterSending() {
+        outbox.closeAfterSending();
+    }
+
+    void close() {
+        outbox.close();
+        channel.close();
+    }
+
+    void join(final long millis) throws InterruptedException {
+        outbox.join(millis);
+    }
+
+    /** FREEZE, SAVE or THAW, and its answer once that is there. */
+    static final class Step {
+        final String name;
+        final long epoch;
+        Message answer;
+
+        Step(final String name, final long epoch) {
+            this.name = name;
+            this.epoch = epoch;
+        }
+    }
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+import java.util.concurrent.ExecutionException;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.HostMessages.Command;
+import org.shadowverbs.coordinator.protocol.HostMessages.Line;
+import org.shadowverbs.coordinator.protocol.HostMessages.Result;
+
+/** A user's command: lines while it runs, then a result as text and as JSON. */
+final class CommandSession {
+    /** Version of the JSON objects that commands print. */
+    static final int JSON_SCHEMA = 1;
+
+    private static final int SIGTERM = 15;
+    private static final int SIGKILL = 9;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Coordinator coordinator;
+    private final Job job;
+    private final FrameChannel channel;
+
+    CommandSession(final Coordinator coordinator, final FrameChannel channel) {
+        this.coordinator = coordinator;
+        this.job = coordinator.job();
+        this.channel = channel;
+    }
+
+    void serve(final Command command) throws IOException {
+        try {
+            switch (command.name()) {
+                case "checkpoint" -> checkpoint(Boolean.parseBoolean(command.arguments().get("kill")));
+                case "status" -> status();
+                case "kill" -> kill(Boolean.parseBoolean(command.arguments().get("now")));
+                case "quit" -> quit();
+                case "ping" -> channel.write(new Result(0, job.name(), object("ping", true)));
+                default -> channel.write(new Result(2, "no such command: " + command.name(), "{}"));
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        } catch (ExecutionException e) {
+            job.log().add(command.name() + " failed: " + e.getCause());
+            channel.write(new Result(1, command.name() + " failed: " + e.getCause(), object(command.name(), false)));
+        } catch (java.util.concurrent.RejectedExecutionException e) {
+            channel.write(new Result(1, "the coordinator is ending", object(command.name(), false)));
+        }
+    }
+
+    private void checkpoint(final boolean kill) throws IOException, InterruptedException, ExecutionException {
+        final CheckpointRun.Outcome o = coordinator.conductor().submit(
+                () -> coordinator.checkpoint(kill, this::line)).get();
+        final boolean ok = o.folder() != null && o.problem().isEmpty();
+        final Map<String, Object> json = new LinkedHashMap<>();
+        json.put("schema", JSON_SCHEMA);
+        json.put("command", "checkpoint");
+        json.put("ok", ok);
+        json.put("job", job.name());
+        json.put("epoch", o.epoch());
+        json.put("folder", o.folder() == null ? null : o.folder().toString());
+        json.put("ranks", o.ranks());
+        json.put("image_bytes", o.bytes());
+        json.put("drain_rounds", o.rounds());
+        json.put("checkpoint_ms", o.totalNanos() / 1e6);
+        json.put("drain_ms", o.phaseNanos().getOrDefault("DRAIN", 0L) / 1e6);
+        final Map<String, Object> phases = new LinkedHashMap<>();
+        o.phaseNanos().forEach((phase, nanos) -> phases.put(phase.toLowerCase(Locale.ROOT), nanos / 1e6));
+        json.put("phase_ms", phases);
+        json.put("problem", o.problem().isEmpty() ? null : o.problem());
+        final String text;
+        if (o.folder() == null) {
+            text = "checkpoint failed: " + o.problem();
+        } else if (ok) {
+            text = o.folder().toString();
+        } else {
+            line("the checkpoint is safe, but: " + o.problem());
+            text = o.folder().toString();
+        }
+        channel.write(new Result(ok ? 0 : 1, text, JSON.writeValueAsString(json)));
+    }
+
+    private void line(final String text) {
+        try {
+            channel.write(new Line(text));
+        } catch (IOException e) {
+            channel.close(); // the user has gone away; the checkpoint goes on
+        }
+    }
+
+    private void status() throws IOException {
+        final List<String> lines = new ArrayList<>();
+        final Map<String, Object> json = job.locked(() -> {
+            final Map<String, Object> o = new LinkedHashMap<>();
+            o.put("schema", JSON_SCHEMA);
+            o.put("command", "status");
+            o.put("ok", true);
+            o.put("job", job.name());
+            o.put("epoch", job.epoch());
+            o.put("port", coordinator.port());
+            o.put("pid", ProcessHandle.current().pid());
+            o.put("stage", job.stage());
+            o.put("ckptdir", job.setting("ckptdir", coordinator.options().checkpointDirectory().toString()));
+            o.put("restart_problem", job.restartProblem().isEmpty() ? null : job.restartProblem());
+            lines.add("job " + job.name() + "  epoch " + job.epoch() + "  port " + coordinator.port() + "  pid "
+                    + ProcessHandle.current().pid() + "  "
+                    + job.stage() + "  checkpoints in " + o.get("ckptdir"));
+            final List<Object> agents = new ArrayList<>();
+            for (final AgentSession agent : job.agents()) {
+                final List<Object> trees = new ArrayList<>();
+                agent.trees.values().forEach(t -> trees.add(ordered("pid", t.hostPid(), "argv", t.argv(), "cwd",
+                        t.cwd())));
+                agents.add(ordered("host", agent.host(), "pid", agent.pid(), "programs", trees));
+                lines.add("agent on host " + agent.host() + "  pid " + agent.pid() + "  " + agent.trees.size()
+                        + (agent.trees.size() == 1 ? " program" : " programs"));
+                agent.trees.values().forEach(t -> lines.add("  pid " + t.hostPid() + "  " + String.join(" ",
+                        t.argv())));
+            }
+            final List<Object> ranks = new ArrayList<>();
+            for (final Rank rank : job.ranks()) {
+                ranks.add(ordered("rank", rank.number, "host", rank.agent.host(), "pid", rank.hostPid, "program",
+                        rank.program, "state", rank.state.name().toLowerCase(Locale.ROOT), "waiting_for",
+                        rank.waitingFor));
+                lines.add("rank " + rank.number + "  host " + rank.agent.host() + "  pid " + rank.hostPid + "  "
+                        + rank.state.name().toLowerCase(Locale.ROOT) + "  " + rank.program
+                        + (rank.waitingFor.isEmpty() ? "" : "  waiting for " + rank.waitingFor));
+            }
+            if (!job.restartProblem().isEmpty()) {
+                lines.add("the restart: " + job.restartProblem());
+            }
+            o.put("agents", agents);
+            o.put("ranks", ranks);
+            return o;
+        });
+        channel.write(new Result(0, String.join("\n", lines), JSON.writeValueAsString(json)));
+    }
+
+    /** Keys and values in turn. */
+    private static Map<String, Object> ordered(final Object... keysAndValues) {
+        final Map<String, Object> map = new LinkedHashMap<>();
+        for (int i = 0; i < keysAndValues.length; i += 2) {
+            map.put((String) keysAndValues[i], keysAndValues[i + 1]);
+        }
+        return map;
+    }
+
+    private void kill(final boolean now) throws IOException {
+        coordinator.terminate(now ? SIGKILL : SIGTERM);
+        try {
+            job.await(() -> job.ranks().isEmpty() && job.agents().stream().allMatch(a -> a.trees.isEmpty()),
+                    java.time.Duration.ofSeconds(now ? 15 : 20), () -> "some process of the job still runs");
+            channel.write(new Result(0, "the job's processes have ended", object("kill", true)));
+        } catch (Stopped e) {
+            channel.write(new Result(1, e.getMessage(), object("kill", false)));
+        }
+    }
+
+    private void quit() throws IOException {
+        channel.write(new Result(0, "coordinator and agents end", object("quit", true)));
+        coordinator.quit("quit was asked for");
+    }
+
+    private static String object(final String command, final boolean ok) {
+        return "{\"schema\":" + JSON_SCHEMA + ",\"command\":\"" + command + "\",\"ok\":" + ok + "}";
+    }
+}

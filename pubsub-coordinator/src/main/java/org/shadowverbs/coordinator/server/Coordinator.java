@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.StandardSocketOptions;
+import java.nio.channels.AsynchronousCloseException;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ScheduledExecutorService;
+import java.util.concurrent.ScheduledFuture;
+import java.util.concurrent.ThreadLocalRandom;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Function;
+import org.shadowverbs.coordinator.protocol.EventLog;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.HostMessages.Command;
+import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
+import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
+import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
+import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.ProtocolException;
+import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.store.PublishedStore;
+
+/**
+ * The coordinator of one job: it listens, tells agents from commands, and lets one checkpoint or reattachment run at a
+ * time, on the thread named conductor.
+ */
+public final class Coordinator implements AutoCloseable {
+    private static final Duration AGENTS_RETURN = Duration.ofSeconds(10);
+    /** Shorter than the usual deadline of a phase, so that the others need not give up. */
+    private static final Duration AGENT_RETURN = Duration.ofSeconds(30);
+    private static final Duration RESTORE_DEADLINE = Duration.ofMinutes(10);
+
+    private final CoordinatorOptions options;
+    private final ServerSocketChannel listener;
+    private final int port;
+    private final Path runDirectory;
+    private final EventLog log;
+    private final PublishedStore store;
+    private final Job job;
+    private final JobState before;
+    private final ExecutorService conductor = Executors.newSingleThreadExecutor(
+            Thread.ofPlatform().daemon().name("conductor").factory());
+    private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(
+            Thread.ofPlatform().daemon().name("interval").factory());
+    private final AtomicBoolean recovering = new AtomicBoolean();
+    private final AtomicBoolean ending = new AtomicBoolean();
+    private final AtomicBoolean closed = new AtomicBoolean();
+    private final CountDownLatch ended = new CountDownLatch(1);
+    private final Thread accepting;
+    private ScheduledFuture<?> periodic;
+
+    /**
+     * Binds the port and begins to listen.
+     *
+     * @param openStore makes the store of published ids below the run directory
+     */
+    public Coordinator(final CoordinatorOptions options, final Function<Path, PublishedStore> openStore)
+            throws IOException {
+        this.options = options;
+        listener = ServerSocketChannel.open();
+        try {
+            listener.setOption(StandardSocketOptions.SO_REUSEADDR, true);
+            listener.bind(new InetSocketAddress(options.address(), options.port()), 128);
+            port = ((InetSocketAddress) listener.getLocalAddress()).getPort();
+            runDirectory = RunDirectory.make(options.runRoot(), port);
+            log = new EventLog(runDirectory.resolve("coordinator.log"));
+            before = options.recover() ? JobState.read(runDirectory) : null;
+        } catch (java.net.BindException e) {
+            listener.close();
+            throw new IOException("port " + options.port() + " of " + options.address() + ": " + e.getMessage(), e);
+        } catch (IOException | RuntimeException e) {
+            listener.close();
+            throw e;
+        }
+        store = openStore.apply(runDirectory);
+        job = new Job(before == null ? newName() : before.job(), before == null ? 0 : before.epoch(),
+                options.deadlineSeconds(), store, log, this::lastHasEnded);
+        job.onMembersArrived(this::membersArrived);
+        log.add("coordinator of job " + job.name() + " listens at port " + port
+                + (before == null ? "" : ", started anew after epoch " + before.epoch()));
+        accepting = Thread.ofPlatform().name("accept").daemon().start(this::acceptLoop);
+        schedule(options.interval());
+        if (options.portFile() != null) {
+            final Path temporary = options.portFile().resolveSibling("." + options.portFile().getFileName() + ".tmp");
+            Files.writeString(temporary, port + "\n");
+            Files.move(temporary, options.portFile(), StandardCopyOption.ATOMIC_MOVE,
+                    StandardCopyOption.REPLACE_EXISTING);
+        }
+    }
+
+    private static String newName() {
+        return Long.toString(System.currentTimeMillis() / 1000, 36)
+                + Integer.toString(36 + ThreadLocalRandom.current().nextInt(36 * 36 - 36), 36);
+    }
+
+    public int port() {
+        return port;
+    }
+
+    public Path runDirectory() {
+        return runDirectory;
+    }
+
+    /** Blocks until the coordinator has ended: by quit, or with its last program. */
+    public void await() throws InterruptedException {
+        ended.await();
+    }
+
+    Job job() {
+        return job;
+    }
+
+    ExecutorService conductor() {
+        return conductor;
+    }
+
+    CoordinatorOptions options() {
+        return options;
+    }
+
+    // ---- connections ----
+
+    private void acceptLoop() {
+        for (;;) {
+            final SocketChannel channel;
+            try {
+                channel = listener.accept();
+                channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+                channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
+            } catch (AsynchronousCloseException e) {
+                return;
+            } catch (IOException e) {
+                if (!listener.isOpen()) {
+                    return;
+                }
+                log.add("accept failed: " + e);
+                continue;
+            }
+            Thread.ofVirtual().name("connection").start(() -> serve(channel));
+        }
+    }
+
+    private void serve(final SocketChannel socket) {
+        final FrameChannel channel = new FrameChannel(socket);
+        try {
+            final Message first = channel.read();
+            switch (first) {
+                case AgentHello hello -> {
+                    check(hello.version(), hello.secret());
+                    serveAgent(hello, channel);
+                }
+                case Command command -> {
+                    check(command.version(), command.secret());
+                    new CommandSession(this, channel).serve(command);
+                }
+                default -> throw new ProtocolException("a connection begins with message type " + first.type());
+            }
+        } catch (EOFException e) {
+            // whoever it was only looked whether somebody listens
+        } catch (IOException | RuntimeException e) {
+            log.add("connection closed: " + e.getMessage());
+            refuse(channel, e.getMessage());
+        } finally {
+            channel.close();
+        }
+    }
+
+    private void check(final int version, final String secret) throws ProtocolException {
+        if (version != FrameType.VERSION) {
+            throw new ProtocolException("peer of protocol version " + version + ", this coordinator has version "
+                    + FrameType.VERSION);
+        }
+        if (!java.security.MessageDigest.isEqual(secret.getBytes(java.nio.charset.StandardCharsets.UTF_8),
+                options.secret().getBytes(java.nio.charset.StandardCharsets.UTF_8))) {
+            throw new ProtocolException("wrong job secret (SHADOWVERBS_SECRET)");
+        }
+    }
+
+    private static void refuse(final FrameChannel channel, final String why) {
+        try {
+            channel.write(new Refused(why));
+        } catch (IOException e) {
+            channel.close(); // it does not listen any more
+        }
+    }
+
+    private void serveAgent(final AgentHello hello, final FrameChannel channel) throws IOException {
+        final AgentSession session = job.agentJoined(hello, channel);
+        saveState();
+        schedule(interval());
+        String why = "it closed the connection";
+        try {
+            for (;;) {
+                job.handle(session, channel.read());
+            }
+        } catch (EOFException e) {
+            why = "its connection ended";
+        } catch (IOException | RuntimeException e) {
+            why = e.getMessage() == null ? "its connection was closed" : e.getMessage();
+        } finally {
+            if (job.agentLost(session, why) && !closed.get()) {
+                startAgent(session);
+                timer.schedule(() -> job.giveUpAgent(session), AGENT_RETURN.toMillis(), TimeUnit.MILLISECONDS);
+            }
+        }
+    }
+
+    /** On another host somebody else must. */
+    private void startAgent(final AgentSession session) {
+        try {
+            if (!session.host().equals(Files.readString(Path.of("/proc/sys/kernel/hostname")).strip())) {
+                return;
+            }
+            log.add("starting an agent: " + String.join(" ", session.command()));
+            new ProcessBuilder(session.command())
+                    .redirectInput(ProcessBuilder.Redirect.from(new java.io.File("/dev/null")))
+                    .redirectOutput(ProcessBuilder.Redirect.DISCARD)
+                    .redirectError(ProcessBuilder.Redirect.appendTo(runDirectory.resolve("agent.err").toFile()))
+                    .start();
+        } catch (IOException e) {
+            log.add("the agent can't be started: " + e);
+        }
+    }
+
+    // ---- what members bring ----
+
+    /** An agent came with ranks in the middle of an epoch: restored ones, or those of a coordinator that was lost. */
+    private void membersArrived(final AgentHello hello) {
+        if (hello.restored()) {
+            job.takeOverEpoch(false);
+            job.tellAgents("THAW", new Thaw(hello.epoch(), job.attempt(), "restored", "", false));
+            conductor.execute(this::reattachRestored);
+        } else if (recovering.compareAndSet(false, true)) {
+            conductor.execute(this::recover);
+        }
+    }
+
+    private void reattachRestored() {
+        try {
+            CheckpointRun.requireAll(job.awaitAgents("THAW", RESTORE_DEADLINE));
+            new Reattachment(job, job.phaseDeadline()).exchanges();
+            log.add("job " + job.name() + " is restored, epoch " + job.epoch());
+        } catch (Stopped e) {
+            log.add("restart of epoch " + job.epoch() + ": " + e.getMessage());
+            job.restartProblem(e.getMessage());
+        }
+        job.endEpoch();
+        saveState();
+    }
+
+    private void recover() {
+        recovering.set(false);
+        final Set<String> expected = before == null ? Set.of() : before.agents();
+        try {
+            job.await(() -> job.agents().stream().map(AgentSession::id).toList().containsAll(expected), AGENTS_RETURN,
+                    () -> "not all agents have come back");
+        } catch (Stopped e) {
+            log.add(e.getMessage() + " within " + Job.seconds(AGENTS_RETURN) + "; going on with those that have");
+        }
+        job.takeOverEpoch(true);
+        if (job.participants() == 0) {
+            return;
+        }
+        log.add("epoch " + job.epoch() + " is given up: its coordinator was lost");
+        try {
+            new Reattachment(job, job.phaseDeadline()).run("aborted", "the coordinator was lost", job.gatesClosed());
+        } catch (Stopped e) {
+            log.add("after the coordinator was lost: " + e.getMessage());
+        }
+        job.endEpoch();
+        saveState();
+    }
+
+    // ---- checkpoints ----
+
+    /** Runs one, after what goes on now; to be called on the conductor's thread. */
+    CheckpointRun.Outcome checkpoint(final boolean kill, final Report report) {
+        final Path directory = Path.of(job.setting("ckptdir", options.checkpointDirectory().toString()));
+        final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
+        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, kill, report).run();
+        saveState();
+        return outcome;
+    }
+
+    private Duration interval() {
+        final String seconds = job.setting("interval", "");
+        return seconds.isEmpty() ? options.interval() : Duration.ofSeconds(Long.parseLong(seconds));
+    }
+
+    private synchronized void schedule(final Duration interval) {
+        if (interval.isZero() || periodic != null) {
+            return;
+        }
+        periodic = timer.scheduleWithFixedDelay(() -> {
+            try {
+                conductor.submit(() -> checkpoint(false, line -> log.add("periodic checkpoint: " + line))).get();
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            } catch (java.util.concurrent.ExecutionException e) {
+                log.add("periodic checkpoint failed: " + e.getCause());
+            }
+        }, interval.toMillis(), interval.toMillis(), TimeUnit.MILLISECONDS);
+    }
+
+    /** A launch may ask for an interval after the start. */
+    void settingsChanged() {
+        schedule(interval());
+    }
+
+    private void saveState() {
+        try {
+            final Set<String> ids = new LinkedHashSet<>(
+                    job.locked(() -> job.agents().stream().map(AgentSession::id).toList()));
+            if (!closed.get()) {
+                new JobState(job.name(), job.epoch(), ids).write(runDirectory);
+            }
+        } catch (IOException e) {
+            log.add("the job's state could not be written: " + e);
+        }
+    }
+
+    // ---- the end ----
+
+    private void lastHasEnded() {
+        if (options.exitOnLast() && ending.compareAndSet(false, true)) {
+            log.add("the last program of the job has ended");
+            Thread.ofPlatform().name("exit-on-last").start(() -> quit("the last program of the job has ended"));
+        }
+    }
+
+    /** Sends the signal to every process of the job. */
+    void terminate(final int signal) {
+        job.locked(() -> {
+            job.agents().forEach(a -> a.send(new Terminate(signal)));
+            return null;
+        });
+    }
+
+    /** Ends agents and coordinator; the job's programs run on without them. */
+    void quit(final String reason) {
+        if (!closed.compareAndSet(false, true)) {
+            return;
+        }
+        final List<AgentSession> all = job.locked(() -> List.copyOf(job.agents()));
+        for (final AgentSession agent : all) {
+            agent.send(new Quit(reason));
+            agent.closeAfterSending();
+        }
+        try {
+            for (final AgentSession agent : all) {
+                agent.join(2_000);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        end();
+    }
+
+    @Override
+    public void close() {
+        if (!closed.compareAndSet(false, true)) {
+            return;
+        }
+        end();
+    }
+
+    private void end() {
+        try {
+            listener.close();
+            JobState.remove(runDirectory);
+        } catch (IOException e) {
+            log.add("at the end: " + e);
+        }
+        stopThreads();
+        log.add("coordinator ends");
+        ended.countDown();
+    }
+
+    /** For tests: vanishes as a killed process does, leaving its state behind. */
+    void crash() {
+        closed.set(true);
+        try {
+            listener.close();
+            accepting.join(10_000); // the port is free once it has left accept
+        } catch (IOException | InterruptedException e) {
+            log.add("at the crash: " + e);
+        }
+        job.locked(() -> {
+            List.copyOf(job.agents()).forEach(AgentSession::close);
+            return null;
+        });
+        stopThreads();
+        ended.countDown();
+    }
+
+    private void stopThreads() {
+        timer.shutdownNow();
+        conductor.shutdownNow();
+        store.close();
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.store;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.Arrays;
+import net.openhft.chronicle.map.ChronicleMap;
+import net.openhft.chronicle.map.ChronicleMapBuilder;
+
+/**
+ * In a Chronicle Map, off the heap and in a file, so that a coordinator that is started anew after a crash finds what
+ * had been published. Chronicle Map takes entries near their average size only; so a value is cut into parts of at most
+ * {@link #PART_BYTES}: KEY#0 has the number of parts and a version, in decimal, a newline and the first part, and
+ * KEY#VERSION.I the others.
+ */
+public final class ChronicleStore implements PublishedStore {
+    static final int PART_BYTES = 4096;
+    private static final String HEAD = "#0";
+    private static final int ENTRIES = 1 << 17;
+    private static final int AVERAGE_VALUE_BYTES = 512;
+    private static final int AVERAGE_KEY_BYTES = 40;
+
+    private final ChronicleMap<String, byte[]> map;
+
+    private ChronicleStore(final ChronicleMap<String, byte[]> map) {
+        this.map = map;
+    }
+
+    /**
+     * Opens the file, or makes it. One that a killed process left is mended: locks that it held are released and
+     * entries that were being written are dropped.
+     */
+    public static ChronicleStore open(final Path file) throws IOException {
+        // Otherwise the library reports its use to a server on the Internet.
+        System.setProperty("chronicle.analytics.disable", "true");
+        final ChronicleMapBuilder<String, byte[]> builder = ChronicleMapBuilder.of(String.class, byte[].class)
+                .name("published-ids")
+                .entries(ENTRIES)
+                .averageKeySize(AVERAGE_KEY_BYTES)
+                .averageValueSize(AVERAGE_VALUE_BYTES)
+                .maxBloatFactor(4);
+        final boolean exists = file.toFile().length() > 0;
+        return new ChronicleStore(exists
+                ? builder.recoverPersistedTo(file.toFile(), true)
+                : builder.createPersistedTo(file.toFile()));
+    }
+
+    @Override
+    public synchronized void put(final String key, final byte[] value) {
+        final byte[] before = map.get(key + HEAD);
+        final Head old = Head.of(before);
+        // The parts get names of their own and the head comes last: a crash leaves the old value or the new one.
+        final Head head = new Head(Math.max(1, (value.length + PART_BYTES - 1) / PART_BYTES), old.version() + 1);
+        for (int i = 1; i < head.parts(); i++) {
+            map.put(head.part(key, i), Arrays.copyOfRange(value, i * PART_BYTES,
+                    Math.min(value.length, (i + 1) * PART_BYTES)));
+        }
+        final byte[] line = head.line();
+        final int inFirst = Math.min(value.length, PART_BYTES);
+        final byte[] first = Arrays.copyOf(line, line.length + inFirst);
+        System.arraycopy(value, 0, first, line.length, inFirst);
+        map.put(key + HEAD, first);
+        for (int i = 1; i < old.parts(); i++) {
+            map.remove(old.part(key, i));
+        }
+    }
+
+    @Override
+    public synchronized byte[] get(final String key) {
+        final byte[] first = map.get(key + HEAD);
+        if (first == null) {
+            return null;
+        }
+        final Head head = Head.of(first);
+        final ByteArrayOutputStream value = new ByteArrayOutputStream(head.parts() * PART_BYTES);
+        final int start = head.line().length;
+        value.write(first, start, first.length - start);
+        for (int i = 1; i < head.parts(); i++) {
+            final byte[] part = map.get(head.part(key, i));
+            if (part == null) {
+                return null; // lost in a crash: as if it had not been published
+            }
+            value.writeBytes(part);
+        }
+        return value.toByteArray();
+    }
+
+    /** How many parts a value has, and which version of it they are of. */
+    private record Head(int parts, int version) {
+        /** Of what an entry KEY#0 begins with; null is a key that has no value. */
+        static Head of(final byte[] first) {
+            if (first == null) {
+                return new Head(0, 0);
+            }
+            int end = 0;
+            while (first[end] != '\n') {
+                end++;
+            }
+            final String[] numbers = new String(first, 0, end, StandardCharsets.US_ASCII).split(" ");
+            return new Head(Integer.parseInt(numbers[0]), Integer.parseInt(numbers[1]));
+        }
+
+        byte[] line() {
+            return (parts + " " + version + "\n").getBytes(StandardCharsets.US_ASCII);
+        }
+
+        String part(final String key, final int i) {
+            return key + '#' + version + '.' + i;
+        }
+    }
+
+    @Override
+    public synchronized void removeAll(final String prefix) {
+        map.keySet().removeIf(key -> key.startsWith(prefix));
+    }
+
+    @Override
+    public synchronized void close() {
+        map.close();
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.store;
+
+import java.util.concurrent.Callable;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.ReentrantLock;
+
+/**
+ * Opens another store on a thread of its own: Chronicle Map takes a second, and nobody is to wait for it. What is put
+ * meanwhile is kept on the heap and goes into the store once that is open.
+ */
+public final class LazyStore implements PublishedStore {
+    private static final int OPEN_SECONDS = 60;
+
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Condition opened = lock.newCondition();
+    private final MemoryStore meanwhile = new MemoryStore();
+    private final boolean mayHoldValues;
+    private PublishedStore store;
+    private String failure;
+    private boolean closed;
+
+    /**
+     * Begins to open.
+     *
+     * @param mayHoldValues whether the store to be opened has values of an earlier process, which a get must wait for
+     */
+    public LazyStore(final Callable<PublishedStore> open, final boolean mayHoldValues) {
+        this.mayHoldValues = mayHoldValues;
+        Thread.ofPlatform().daemon().name("open-store").start(() -> open(open));
+    }
+
+    private void open(final Callable<PublishedStore> open) {
+        PublishedStore ready = null;
+        String why = null;
+        try {
+            ready = open.call();
+        } catch (Exception | LinkageError e) {
+            why = "the store of published ids can't be opened: " + e;
+        }
+        lock.lock();
+        try {
+            if (closed && ready != null) {
+                ready.close();
+                return;
+            }
+            if (ready != null) {
+                meanwhile.forEach(ready::put);
+                meanwhile.close();
+            }
+            store = ready;
+            failure = why;
+            opened.signalAll();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The store that holds everything now; the one on the heap stays in use when the other can't be opened. */
+    private PublishedStore current() {
+        return store != null ? store : meanwhile;
+    }
+
+    /** Why the store could not be opened, or null. */
+    public String failure() {
+        lock.lock();
+        try {
+            return failure;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    @Override
+    public void put(final String key, final byte[] value) {
+        lock.lock();
+        try {
+            current().put(key, value);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    @Override
+    public byte[] get(final String key) {
+        lock.lock();
+        try {
+            final byte[] value = current().get(key);
+            if (value != null || store != null || !mayHoldValues) {
+                return value;
+            }
+            awaitOpen();
+            return current().get(key);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void awaitOpen() {
+        long left = TimeUnit.SECONDS.toNanos(OPEN_SECONDS);
+        try {
+            while (store == null && failure == null) {
+                if (left <= 0) {
+                    throw new IllegalStateException("the store of published ids was not open after " + OPEN_SECONDS
+                            + " s");
+                }
+                left = opened.awaitNanos(left);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while the store of published ids was being opened", e);
+        }
+    }
+
+    @Override
+    public void removeAll(final String prefix) {
+        lock.lock();
+        try {
+            if (store == null && mayHoldValues) {
+                awaitOpen();
+            }
+            current().removeAll(prefix);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    @Override
+    public void close() {
+        lock.lock();
+        try {
+            closed = true;
+            if (store != null) {
+                store.close();
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.store;
+
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.function.BiConsumer;
+
+/** On the heap: for a coordinator that need not outlive its process. */
+public final class MemoryStore implements PublishedStore {
+    private final ConcurrentHashMap<String, byte[]> values = new ConcurrentHashMap<>();
+
+    @Override
+    public void put(final String key, final byte[] value) {
+        values.put(key, value);
+    }
+
+    @Override
+    public byte[] get(final String key) {
+        return values.get(key);
+    }
+
+    @Override
+    public void removeAll(final String prefix) {
+        values.keySet().removeIf(key -> key.startsWith(prefix));
+    }
+
+    void forEach(final BiConsumer<String, byte[]> action) {
+        values.forEach(action);
+    }
+
+    @Override
+    public void close() {
+        values.clear();
+    }
+}

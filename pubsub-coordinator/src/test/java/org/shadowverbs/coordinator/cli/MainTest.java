@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.cli;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.ByteArrayOutputStream;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/** Bad input of every command: one clear line on standard error and the right exit status. */
+class MainTest {
+    @TempDir
+    private Path directory;
+
+    private record Ran(int status, String out, String err) {
+    }
+
+    private Ran run(final Map<String, String> environment, final String... args) {
+        final PrintStream out = System.out;
+        final PrintStream err = System.err;
+        final ByteArrayOutputStream o = new ByteArrayOutputStream();
+        final ByteArrayOutputStream e = new ByteArrayOutputStream();
+        System.setOut(new PrintStream(o, true, StandardCharsets.UTF_8));
+        System.setErr(new PrintStream(e, true, StandardCharsets.UTF_8));
+        try {
+            final int status = Main.run(List.of(args), environment);
+            return new Ran(status, o.toString(StandardCharsets.UTF_8), e.toString(StandardCharsets.UTF_8));
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+    }
+
+    private Map<String, String> environment() {
+        return Map.of("SHADOWVERBS_RUN_DIR", directory.resolve("run").toString(), "PATH", "/usr/bin:/bin");
+    }
+
+    private static int unusedPort() throws IOException {
+        try (ServerSocket s = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return s.getLocalPort();
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "'', no command is given",
+        "fly, no such command: fly",
+        "help fly, no such command: fly",
+        "launch, no program is named",
+        "launch --fast true, unknown option --fast",
+        "launch -i, -i needs a value",
+        "launch -i soon true, '-i takes a number, not \"soon\"'",
+        "launch -i 0 true, '-i takes a number from 1'",
+        "launch -p 99999 true, '-p takes a number from 1 to 65535, not 99999'",
+        "launch --backend mlx5 true, '--backend takes hca or ib2tcp, not mlx5'",
+        "launch --test-fabric=yes true, unknown option --test-fabric=yes",
+        "checkpoint now, unexpected argument now",
+        "checkpoint --keep, unknown option --keep",
+        "checkpoint -p, -p needs a value",
+        "restart, one checkpoint folder is to be named",
+        "restart a b, one checkpoint folder is to be named",
+        "restart --json a, unknown option --json",
+        "status all, unexpected argument all",
+        "status --kill, unknown option --kill",
+        "list a b, at most one directory",
+        "list --all, unknown option --all",
+        "kill 1, unexpected argument 1",
+        "kill --hard, unknown option --hard",
+        "quit now, unexpected argument now",
+        "coordinator here, unexpected argument here",
+        "coordinator --port x, '--port takes a number, not \"x\"'",
+        "coordinator --keep 0, --keep takes a number from 1",
+        "agent --port 1, unknown option --port",
+        "doctor --fix, unknown option --fix",
+        "doctor me, unexpected argument me",
+    })
+    void wrongUsage(final String command, final String says) {
+        final Ran ran = run(environment(), command.isEmpty() ? new String[0] : command.split(" "));
+        assertEquals(2, ran.status(), ran.toString());
+        oneLine(ran, says);
+    }
+
+    private static void oneLine(final Ran ran, final String says) {
+        assertEquals("", ran.out());
+        assertEquals(1, ran.err().lines().count(), ran.err());
+        assertTrue(ran.err().startsWith("shadowverbs: ") && ran.err().contains(says), ran.err());
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"checkpoint", "status", "kill", "quit", "list"})
+    void noCoordinator(final String command) throws IOException {
+        final int port = unusedPort();
+        final Ran ran = run(environment(), command, "-p", Integer.toString(port));
+        assertEquals(1, ran.status());
+        oneLine(ran, "no coordinator answers at localhost:" + port);
+    }
+
+    @Test
+    void launchWithANamedCoordinatorThatIsNotThere() throws IOException {
+        final int port = unusedPort();
+        final Ran ran = run(environment(), "launch", "-p", Integer.toString(port), "true");
+        assertEquals(1, ran.status());
+        oneLine(ran, "no coordinator answers at localhost:" + port + "; start it there with: shadowverbs coordinator"
+                + " --daemon --port " + port);
+    }
+
+    @ParameterizedTest
+    @CsvSource({"no-such-program, 127, no such program in PATH", "/no/such, 127, no such program",
+        "/etc/passwd, 126, not executable", "/tmp, 126, not executable"})
+    void programsThatCannotBeRun(final String program, final int status, final String says) {
+        final Ran ran = run(environment(), "launch", program);
+        assertEquals(status, ran.status());
+        oneLine(ran, says);
+    }
+
+    @Test
+    void flagsMayFollowOperandsButNotAProgram() {
+        assertEquals(0, run(environment(), "list", directory.toString(), "--json").status());
+        oneLine(run(environment(), "launch", "no-such-program", "--bad-flag"), "no such program in PATH");
+    }
+
+    @Test
+    void aStaticProgramIsRefused() throws Exception {
+        final Path source = Files.writeString(directory.resolve("p.c"), "int main(void) { return 0; }\n");
+        final Path program = directory.resolve("static-program");
+        final int status = new ProcessBuilder("gcc", "-static", "-o", program.toString(), source.toString())
+                .inheritIO().start().waitFor();
+        assertEquals(0, status, "gcc -static");
+        oneLine(run(environment(), "launch", program.toString()), "is linked statically");
+    }
+
+    @Test
+    void ib2tcpIsRefusedByName() {
+        final Ran ran = run(environment(), "launch", "--backend", "ib2tcp", "true");
+        assertEquals(1, ran.status());
+        oneLine(ran, "the backend ib2tcp is not part of this version");
+    }
+
+    @Test
+    void restartOfWhatIsNoCheckpoint() throws IOException {
+        Ran ran = run(environment(), "restart", directory.resolve("none").toString());
+        assertEquals(1, ran.status());
+        oneLine(ran, directory.resolve("none") + " does not exist");
+        ran = run(environment(), "restart", directory.toString());
+        assertEquals(1, ran.status());
+        oneLine(ran, "is no checkpoint: it has no manifest.json");
+        Files.writeString(directory.resolve("manifest.json"), "{\"schema\": 1, \"checksum\": \"" + "0".repeat(64)
+                + "\"}");
+        ran = run(environment(), "restart", directory.toString());
+        assertEquals(1, ran.status());
+        oneLine(ran, "manifest.json is damaged");
+    }
+
+    @Test
+    void somethingElseListensThere() throws Exception {
+        try (ServerSocket other = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            final Thread greeter = Thread.ofVirtual().start(() -> {
+                try (var s = other.accept()) {
+                    s.getOutputStream().write("220 mail.example.org ESMTP\r\n".getBytes(StandardCharsets.US_ASCII));
+                    s.shutdownOutput();
+                    s.getInputStream().readAllBytes();
+                } catch (IOException e) {
+                    return; // the command has gone
+                }
+            });
+            final Ran ran = run(environment(), "status", "-p", Integer.toString(other.getLocalPort()));
+            assertEquals(1, ran.status());
+            oneLine(ran, "is it a coordinator that listens there?");
+            greeter.join(10_000);
+        }
+    }
+
+    @Test
+    void helpOfEveryCommand() {
+        final Ran overview = run(environment(), "help");
+        assertEquals(0, overview.status());
+        for (final String command : List.of("launch", "checkpoint", "restart", "status", "list", "kill", "quit",
+                "coordinator", "agent", "doctor", "demo", "bench")) {
+            assertTrue(overview.out().contains("  " + command), command);
+            final Ran ran = run(environment(), "help", command);
+            assertEquals(0, ran.status());
+            assertTrue(ran.out().startsWith("usage: shadowverbs " + command), ran.out());
+            assertEquals(ran.out(), run(environment(), command, "--help").out());
+        }
+    }
+}

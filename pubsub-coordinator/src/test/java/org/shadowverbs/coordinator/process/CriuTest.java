@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.io.RandomAccessFile;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.IntStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Real processes, a real CRIU, a real SIGKILL. */
+@Timeout(90)
+final class CriuTest {
+    private static final Duration SOON = Duration.ofSeconds(30);
+    private static final int SIGKILL = 9;
+    private static final int SIGTERM = 15;
+
+    @TempDir
+    Path folder;
+
+    private final Criu criu = new Criu();
+    private final List<Process> started = new ArrayList<>();
+    private final List<RestoredTrees> restored = new ArrayList<>();
+    private TestPrograms programs;
+    private Path out;
+    private int images;
+
+    @BeforeEach
+    void ready() {
+        final Readiness readiness = criu.check();
+        assertTrue(readiness.ready(), () -> "these tests need root and CRIU: " + readiness.findings());
+        programs = new TestPrograms(folder);
+        out = folder.resolve("out");
+    }
+
+    @AfterEach
+    void end() {
+        restored.forEach(RestoredTrees::close);
+        for (final Process process : started) {
+            process.descendants().forEach(ProcessHandle::destroyForcibly);
+            process.destroyForcibly();
+        }
+    }
+
+    @Test
+    void runsOnFromItsImageWithFileOutputPutBack() throws Exception {
+        final Process process = start(out, programs.counter(), "300", "7", "1");
+        TestPrograms.awaitLines(out, 20);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(root("rank 0", process)));
+        // It runs on, and its output grows, before it is killed.
+        final int length = TestPrograms.lines(out).size();
+        TestPrograms.awaitLines(out, length + 20);
+        kill(process);
+        final String whole = Files.readString(out);
+
+        final RestoredTrees trees = restore(directory, saved);
+        assertEquals(7, status(trees, "rank 0"));
+        assertCounted(TestPrograms.lines(out), 300);
+        final long cut = saved.trees().getFirst().outputs().getFirst().bytes();
+        assertEquals(whole.substring((int) cut), Files.readString(folder.resolve("out.tail-ckpt")));
+    }
+
+    @Test
+    void restoresASecondAndAThirdTimeAndWhilePidsAreInUse() throws Exception {
+        final Process process = start(out, programs.counter(), "400", "9", "1");
+        TestPrograms.awaitLines(out, 10);
+        Path directory = images();
+        HostImages saved = save(directory, request(root("rank 0", process)));
+        // The original lives on with the same pid; it writes to a file that no longer has the name.
+        Files.move(out, folder.resolve("moved"));
+        Files.writeString(out, Files.readString(folder.resolve("moved")));
+        for (int round = 0; round < 2; round++) {
+            final RestoredTrees trees = restore(directory, saved);
+            final int length = TestPrograms.lines(out).size();
+            TestPrograms.awaitLines(out, length + 10);
+            directory = images();
+            saved = save(directory, request(new ProcessRoot("rank 0", trees.hostPids().get("rank 0"))));
+            assertEquals(process.pid(), saved.trees().getFirst().rootPid());
+            assertTrue(process.isAlive());
+            trees.close();
+        }
+        assertEquals(9, status(restore(directory, saved), "rank 0"));
+        assertCounted(TestPrograms.lines(out), 400);
+    }
+
+    @Test
+    void givesPipesAnew() throws Exception {
+        final Process process = process(programs.counter(), "300", "4", "0").start();
+        started.add(process);
+        final var reader = process.inputReader();
+        final List<String> lines = new ArrayList<>();
+        for (int i = 0; i < 20; i++) {
+            lines.add(reader.readLine());
+        }
+        final Path directory = images();
+        final HostImages saved;
+        try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
+            saved = frozen.save(directory);
+            frozen.kill();
+        }
+        reader.lines().forEach(lines::add);
+        Files.createFile(out);
+        assertEquals(4, status(restore(directory, saved), "rank 0"));
+        lines.addAll(TestPrograms.lines(out));
+        assertCounted(lines, 300);
+    }
+
+    @Test
+    void givesAnotherTerminal() throws Exception {
+        final Path typescript = folder.resolve("typescript");
+        final Process process = start(folder.resolve("shown"),
+                "script", "-qfc", "exec " + programs.counter() + " 300 4 0", typescript.toString());
+        TestPrograms.await("20 lines in " + typescript, () -> numbers(typescript).size() >= 20);
+        final Path directory = images();
+        final HostImages saved;
+        try (FrozenTrees frozen =
+                criu.freeze(request(new ProcessRoot("rank 0", process.children().findFirst().orElseThrow().pid())))) {
+            saved = frozen.save(directory);
+            frozen.kill();
+        }
+        assertTrue(process.waitFor(20, TimeUnit.SECONDS));
+        final List<String> lines = new ArrayList<>(numbers(typescript));
+        Files.createFile(out);
+        final RestoredTrees trees = restore(directory, saved);
+        assertEquals(4, status(trees, "rank 0"));
+        trees.close();
+        lines.addAll(numbers(out));
+        assertCounted(lines, 300);
+    }
+
+    @Test
+    void replacesThePipeThatTellsTheVerdict() throws Exception {
+        final Path first = fifo("first");
+        final Path second = fifo("second");
+        final HostImages saved;
+        final Path directory = images();
+        final RestoredTrees verdict;
+        try (RandomAccessFile writer = new RandomAccessFile(first.toFile(), "rw")) {
+            // A pipe without a name, made by the shell; its writer stays outside the tree.
+            final Process process = start(out, "sh", "-c",
+                    "cat " + first + " | { exec 5<&0 </dev/null; exec " + programs.listener() + " 5; }");
+            TestPrograms.awaitLines(out, 1);
+            writer.write('a');
+            TestPrograms.await("got a", () -> TestPrograms.lines(out).contains("got a"));
+            final ProcessHandle rank = process.descendants()
+                    .filter(child -> child.info().command().orElse("").endsWith("listener"))
+                    .findFirst().orElseThrow();
+            final ProcessRoot root = new ProcessRoot("rank 0", rank.pid());
+            final long pipe = Proc.descriptors(rank.pid()).stream()
+                    .filter(descriptor -> descriptor.fd() == 5).findFirst().orElseThrow().inode();
+
+            final List<Finding> findings = criu.inspect(request(root));
+            assertEquals(1, findings.size(), findings::toString);
+            assertTrue(findings.getFirst().toString().contains("fd 5): a pipe to pid"), findings::toString);
+
+            saved = save(directory, FreezeRequest.of(List.of(root), Set.of(pipe)));
+            kill(rank);
+            try (RandomAccessFile other = new RandomAccessFile(second.toFile(), "rw")) {
+                final RestoredTrees trees = restore(new RestoreRequest(directory, saved, "ckpt", Map.of(pipe, second),
+                        Path.of("/dev/null"), out, out, SOON));
+                other.write('b');
+                TestPrograms.await("got b", () -> TestPrograms.lines(out).contains("got b"));
+                assertFalse(trees.exitStatuses().get("rank 0").isDone());
+                verdict = trees;
+            }
+            // The pipe has no writer any more.
+            assertEquals(3, status(verdict, "rank 0"));
+        }
+    }
+
+    @Test
+    void keepsSharedMemoryShared() throws Exception {
+        final Process process = start(out, programs.turns(), "600");
+        TestPrograms.awaitLines(out, 20);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(root("both", process)));
+        assertEquals(2, saved.trees().getFirst().processes().size());
+        process.descendants().forEach(ProcessHandle::destroyForcibly);
+        kill(process);
+        assertEquals(5, status(restore(directory, saved), "both"));
+        assertCounted(TestPrograms.lines(out), 300);
+    }
+
+    @Test
+    void carriesTcpWithinATree() throws Exception {
+        final Process process = start(out, programs.opener(), "tcp");
+        TestPrograms.awaitLines(out, 10);
+        final Path directory = images();
+        final HostImages saved;
+        try (FrozenTrees frozen = criu.freeze(request(root("both", process)))) {
+            saved = frozen.save(directory);
+        }
+        runsOn();
+        try (FrozenTrees frozen = criu.freeze(request(root("both", process)))) {
+            frozen.kill();
+        }
+        assertEquals(8, status(restore(directory, saved), "both"));
+        assertCounted(TestPrograms.lines(out), 300);
+    }
+
+    @Test
+    void carriesTcpBetweenTrees() throws Exception {
+        final Process process = start(out, programs.opener(), "tcp", "300");
+        TestPrograms.awaitLines(out, 10);
+        final List<ProcessHandle> ranks = process.children().toList();
+        assertEquals(2, ranks.size());
+        final ProcessRoot[] roots = ranks.stream()
+                .map(rank -> new ProcessRoot("rank " + ranks.indexOf(rank), rank.pid())).toArray(ProcessRoot[]::new);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(roots));
+        assertEquals(2, saved.trees().size());
+        runsOn();
+        try (FrozenTrees frozen = criu.freeze(request(roots))) {
+            frozen.kill();
+        }
+        kill(process);
+        final RestoredTrees trees = restore(directory, saved);
+        assertTrue(trees.await(SOON));
+        assertEquals(Set.of(0, 8), Set.of(trees.exitStatuses().get("rank 0").get(),
+                trees.exitStatuses().get("rank 1").get()));
+        assertCounted(TestPrograms.lines(out), 300);
+    }
+
+    @Test
+    void refusesTreesThatShareMemoryWithNothingLaunchedAboveThem() throws Exception {
+        final Process process = start(out, programs.turns(), "100000", "three");
+        TestPrograms.awaitLines(out, 3);
+        final List<ProcessRoot> roots = process.children()
+                .map(child -> new ProcessRoot("rank " + child.pid(), child.pid())).toList();
+        assertEquals(2, roots.size());
+        final CheckpointException refused = assertThrows(CheckpointException.class,
+                () -> criu.freeze(FreezeRequest.of(roots, Set.of())));
+        assertTrue(refused.getMessage().contains("shares memory"), refused::getMessage);
+        runsOn();
+    }
+
+    @Test
+    void namesADamagedImageAndRestoresNothing() throws Exception {
+        final Process process = start(out, programs.counter(), "1000", "0", "1");
+        TestPrograms.awaitLines(out, 5);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(root("rank 0", process)));
+        kill(process);
+        final Path pages = directory.resolve("tree-0").resolve("pages-1.img");
+        try (RandomAccessFile file = new RandomAccessFile(pages.toFile(), "rw")) {
+            file.seek(file.length() / 2);
+            final int old = file.read();
+            file.seek(file.length() / 2);
+            file.write(old ^ 1);
+        }
+        final String before = Files.readString(out);
+        final CheckpointException refused =
+                assertThrows(CheckpointException.class, () -> restore(directory, saved));
+        assertTrue(refused.getMessage().contains(pages + " is damaged"), refused::getMessage);
+        assertEquals(before, Files.readString(out));
+    }
+
+    @Test
+    void runsOnWhenThereIsNoSpace() throws Exception {
+        final Process process = start(out, programs.counter(), "10000", "0", "30");
+        TestPrograms.awaitLines(out, 5);
+        final Path small = Files.createDirectory(folder.resolve("small"));
+        run("mount", "-t", "tmpfs", "-o", "size=8m", "none", small.toString());
+        try {
+            final CheckpointException refused = assertThrows(CheckpointException.class,
+                    () -> save(small, request(root("rank 0", process))));
+            assertTrue(refused.getMessage().startsWith("no space for the images in " + small), refused::getMessage);
+        } finally {
+            run("umount", small.toString());
+        }
+        runsOn();
+    }
+
+    @Test
+    void saysWhyAndLetsTheOthersRunOnWhenOneIsKilledInTheMiddle() throws Exception {
+        final Process process = start(out, programs.counter(), "10000", "0", "1");
+        final Process victim = start(folder.resolve("other"), programs.counter(), "10000", "0", "1");
+        TestPrograms.awaitLines(out, 5);
+        TestPrograms.awaitLines(folder.resolve("other"), 5);
+        try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process), root("rank 1", victim)))) {
+            Signals.send(victim.pid(), SIGKILL);
+            final CheckpointException failed =
+                    assertThrows(CheckpointException.class, () -> frozen.save(images()));
+            assertTrue(failed.getMessage().startsWith("rank 1 (pid " + victim.pid() + ", counter): has ended"),
+                    failed::getMessage);
+        }
+        runsOn();
+        assertTrue(victim.waitFor(20, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void standsStillWhileFrozen() throws Exception {
+        final Process process = start(out, programs.counter(), "10000", "0", "1");
+        TestPrograms.awaitLines(out, 5);
+        try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
+            final long length = Files.size(out);
+            frozen.save(images());
+            assertEquals(length, Files.size(out));
+            frozen.save(images());
+            assertEquals(length, Files.size(out));
+        }
+        runsOn();
+    }
+
+    @Test
+    void savesWithEachKindOfFreezer() throws Exception {
+        final List<String> mounts = Files.readAllLines(Path.of("/proc/self/mountinfo")).stream()
+                .filter(line -> line.contains(" - cgroup2 ") || line.matches(".* - cgroup .*[ ,]freezer.*")).toList();
+        for (final String mount : mounts) {
+            final Criu one = new Criu(Files.writeString(folder.resolve("mountinfo"), mount + "\n"));
+            Files.deleteIfExists(out);
+            final Process process = start(out, programs.counter(), "300", "6", "1");
+            TestPrograms.awaitLines(out, 5);
+            final Path directory = images();
+            final HostImages saved;
+            final String group = Files.readString(Proc.path(process.pid(), "cgroup"));
+            try (FrozenTrees frozen = one.freeze(request(root("rank 0", process)))) {
+                final long length = Files.size(out);
+                saved = frozen.save(directory);
+                assertEquals(length, Files.size(out), mount);
+            }
+            assertEquals(group, Files.readString(Proc.path(process.pid(), "cgroup")), mount);
+            runsOn();
+            try (FrozenTrees frozen = one.freeze(request(root("rank 0", process)))) {
+                frozen.kill();
+            }
+            final RestoredTrees trees = restore(directory, saved);
+            assertEquals(6, status(trees, "rank 0"), mount);
+            trees.close();
+            assertCounted(TestPrograms.lines(out), 300);
+        }
+    }
+
+    @Test
+    void passesSignalsOnAndEndsWithTheStatus() throws Exception {
+        final Process process = start(out, programs.counter(), "100000", "0", "1");
+        TestPrograms.awaitLines(out, 5);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(root("rank 0", process)));
+        kill(process);
+        final RestoredTrees trees = restore(directory, saved);
+        assertFalse(trees.exitStatuses().get("rank 0").isDone());
+        trees.signal(SIGTERM);
+        assertEquals(128 + SIGTERM, status(trees, "rank 0"));
+    }
+
+    private void runsOn() {
+        TestPrograms.awaitLines(out, TestPrograms.lines(out).size() + 5);
+    }
+
+    private ProcessBuilder process(final String... command) {
+        return new ProcessBuilder(command)
+                .redirectInput(ProcessBuilder.Redirect.from(new java.io.File("/dev/null")))
+                .redirectError(ProcessBuilder.Redirect.INHERIT);
+    }
+
+    private Process start(final Path output, final String... command) throws IOException {
+        final Process process = process(command)
+                .redirectOutput(output.toFile())
+                .redirectError(folder.resolve("err").toFile())
+                .start();
+        started.add(process);
+        return process;
+    }
+
+    private static ProcessRoot root(final String name, final Process process) {
+        return new ProcessRoot(name, process.pid());
+    }
+
+    private static FreezeRequest request(final ProcessRoot... roots) {
+        return FreezeRequest.of(List.of(roots), Set.of());
+    }
+
+    private Path images() throws IOException {
+        return Files.createDirectory(folder.resolve("images-" + images++));
+    }
+
+    private HostImages save(final Path directory, final FreezeRequest request) throws CheckpointException {
+        try (FrozenTrees frozen = criu.freeze(request)) {
+            return frozen.save(directory);
+        }
+    }
+
+    private RestoredTrees restore(final Path directory, final HostImages saved) throws CheckpointException {
+        return restore(new RestoreRequest(
+                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON));
+    }
+
+    private RestoredTrees restore(final RestoreRequest request) throws CheckpointException {
+        final RestoredTrees trees = criu.restore(request);
+        restored.add(trees);
+        return trees;
+    }
+
+    private static int status(final RestoredTrees trees, final String name) throws Exception {
+        assertTrue(trees.await(SOON), "waited " + SOON + " for " + name + " to end");
+        return trees.exitStatuses().get(name).get();
+    }
+
+    private static void kill(final Process process) throws InterruptedException {
+        process.destroyForcibly().waitFor();
+    }
+
+    private static void kill(final ProcessHandle process) {
+        process.destroyForcibly();
+        TestPrograms.await("the end of " + process.pid(), () -> Proc.ended(process.pid()));
+    }
+
+    private Path fifo(final String name) throws IOException, InterruptedException {
+        run("mkfifo", folder.resolve(name).toString());
+        return folder.resolve(name);
+    }
+
+    private static void run(final String... command) throws IOException, InterruptedException {
+        final CriuCommand.Result result = CriuCommand.run(List.of(command), SOON);
+        assertEquals(0, result.status(), result::output);
+    }
+
+    /** The lines of a terminal's output that are numbers, whole ones. */
+    private static List<String> numbers(final Path file) {
+        return TestPrograms.lines(file).stream().map(String::strip).filter(line -> line.matches("[0-9]+")).toList();
+    }
+
+    private static void assertCounted(final List<String> lines, final int count) {
+        assertEquals(IntStream.range(0, count).mapToObj(Integer::toString).toList(), lines);
+    }
+}

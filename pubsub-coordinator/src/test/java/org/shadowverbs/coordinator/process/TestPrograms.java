@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.function.BooleanSupplier;
+import java.util.concurrent.locks.LockSupport;
+
+/** Small C programs that tests run, and waits with a deadline. */
+final class TestPrograms {
+    private static final Duration DEADLINE = Duration.ofSeconds(20);
+    private static final long POLL_NANOS = 2_000_000;
+
+    /** Prints 0, 1, 2, ... one in 5 ms, checking its memory; ends with the status given at the number given. */
+    private static final String COUNTER = """
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <string.h>
+            #include <time.h>
+            int main(int argc, char **argv)
+            {
+            	long size = atol(argv[3]) << 20, at = 0;
+            	unsigned char *memory = malloc(size + 1);
+            	struct timespec pause = { 0, 5000000 };
+            	for (long i = 0; i < size; i++)
+            		memory[i] = i * 7 % 251;
+            	for (int i = 0; i < atoi(argv[1]); i++) {
+            		for (int n = 0; n < 4096 && size; n++, at = (at + 4099) % size)
+            			if (memory[at] != at * 7 % 251)
+            				return 99;
+            		printf("%d\\n", i);
+            		fflush(stdout);
+            		nanosleep(&pause, NULL);
+            	}
+            	return atoi(argv[2]);
+            }
+            """;
+
+    /** Two processes that take turns at a counter in shared memory; the parent prints it until the number given. */
+    private static final String TURNS = """
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <sys/mman.h>
+            #include <sys/prctl.h>
+            #include <signal.h>
+            #include <time.h>
+            #include <unistd.h>
+            int main(int argc, char **argv)
+            {
+            	volatile int *turn = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+            	struct timespec pause = { 0, 1000000 };
+            	int other = fork();
+            	if (!other)
+            		prctl(PR_SET_PDEATHSIG, SIGKILL);
+            	if (argc > 2 && other && !fork())
+            		pause.tv_sec = 1000;
+            	while (*turn < atoi(argv[1])) {
+            		if (*turn % 2 == !other) {
+            			if (other) {
+            				printf("%d\\n", *turn / 2);
+            				fflush(stdout);
+            			}
+            			++*turn;
+            		}
+            		nanosleep(&pause, NULL);
+            	}
+            	return other ? 5 : 0;
+            }
+            """;
+
+    /** Reads one byte from the descriptor given whenever it gets SIGUSR1 and prints it, as a rank its verdict. */
+    private static final String LISTENER = """
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <unistd.h>
+            int main(int argc, char **argv)
+            {
+            	char byte;
+            	puts("ready");
+            	fflush(stdout);
+            	while (read(atoi(argv[1]), &byte, 1) == 1) {
+            		printf("got %c\\n", byte);
+            		fflush(stdout);
+            	}
+            	puts("end");
+            	return 3;
+            }
+            """;
+
+    /**
+     * Opens what its argument says and prints "ready": what is to be refused by name, or, with "tcp", a connection
+     * between the two processes, which then count in turns.
+     */
+    private static final String OPENER = """
+            #include <fcntl.h>
+            #include <netinet/in.h>
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <string.h>
+            #include <sys/shm.h>
+            #include <sys/socket.h>
+            #include <sys/un.h>
+            #include <time.h>
+            #include <unistd.h>
+            static int turns(int fd, int first, int count)
+            {
+            	struct timespec pause = { 0, 2000000 };
+            	int value = 0, before = -1;
+            	if (first && write(fd, &value, sizeof(value)) < 0)
+            		return 98;
+            	while (read(fd, &value, sizeof(value)) == sizeof(value)) {
+            		if (value <= before)
+            			return 97;
+            		before = value++;
+            		if (first) {
+            			printf("%d\\n", value / 2 - 1);
+            			fflush(stdout);
+            			if (value == 2 * count)
+            				return 8;
+            		}
+            		nanosleep(&pause, NULL);
+            		if (write(fd, &value, sizeof(value)) < 0)
+            			return 98;
+            	}
+            	return 0;
+            }
+            int main(int argc, char **argv)
+            {
+            	int pair[2];
+            	if (!strcmp(argv[1], "tcp")) {
+            		struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+            		socklen_t size = sizeof(address);
+            		int listener = socket(AF_INET, SOCK_STREAM, 0);
+            		listen(listener, 1);
+            		getsockname(listener, (struct sockaddr *)&address, &size);
+            		address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+            		if (!fork()) {
+            			int fd = socket(AF_INET, SOCK_STREAM, 0);
+            			close(listener);
+            			connect(fd, (struct sockaddr *)&address, size);
+            			return turns(fd, 0, 0);
+            		}
+            		int fd = accept(listener, NULL, NULL);
+            		if (argc > 2 && !fork())
+            			return turns(fd, 1, atoi(argv[2]));
+            		if (argc > 2)
+            			close(fd);
+            		return argc > 2 ? pause() : turns(fd, 1, 300);
+            	} else if (!strcmp(argv[1], "unix")) {
+            		socketpair(AF_UNIX, SOCK_STREAM, 0, pair);
+            		if (fork()) {
+            			close(pair[0]);
+            			read(pair[1], pair, 1);
+            			return 0;
+            		}
+            		close(pair[1]);
+            	} else if (!strcmp(argv[1], "device")) {
+            		open(argv[2], O_RDWR);
+            	} else if (!strcmp(argv[1], "shm")) {
+            		int id = shmget(IPC_PRIVATE, 4096, 0600);
+            		shmat(id, NULL, 0);
+            		shmctl(id, IPC_RMID, NULL);
+            	} else if (!strcmp(argv[1], "deleted")) {
+            		int fd = open(argv[2], O_RDWR | O_CREAT, 0600);
+            		ftruncate(fd, 65l << 20);
+            		unlink(argv[2]);
+            	}
+            	puts("ready");
+            	fflush(stdout);
+            	pause();
+            	return 0;
+            }
+            """;
+
+    private final Path folder;
+
+    TestPrograms(final Path folder) {
+        this.folder = folder;
+    }
+
+    String counter() throws IOException, InterruptedException {
+        return compile("counter", COUNTER);
+    }
+
+    String turns() throws IOException, InterruptedException {
+        return compile("turns", TURNS);
+    }
+
+    String listener() throws IOException, InterruptedException {
+        return compile("listener", LISTENER);
+    }
+
+    String opener() throws IOException, InterruptedException {
+        return compile("opener", OPENER);
+    }
+
+    private String compile(final String name, final String source) throws IOException, InterruptedException {
+        final Path program = folder.resolve(name);
+        if (!Files.exists(program)) {
+            final Path file = Files.writeString(folder.resolve(name + ".c"), source);
+            final CriuCommand.Result result = CriuCommand.run(
+                    List.of("gcc", "-O1", "-o", program.toString(), file.toString()), DEADLINE);
+            if (result.status() != 0) {
+                throw new IOException("gcc: " + result.output());
+            }
+        }
+        return program.toString();
+    }
+
+    static void await(final String what, final BooleanSupplier condition) {
+        final long deadline = System.nanoTime() + DEADLINE.toNanos();
+        while (!condition.getAsBoolean()) {
+            if (System.nanoTime() - deadline > 0) {
+                throw new AssertionError("waited " + DEADLINE.toSeconds() + " s for " + what);
+            }
+            LockSupport.parkNanos(POLL_NANOS);
+        }
+    }
+
+    static void awaitLines(final Path file, final int count) {
+        await(count + " lines in " + file, () -> lines(file).size() >= count);
+    }
+
+    static List<String> lines(final Path file) {
+        try {
+            return Files.exists(file) ? Files.readAllLines(file) : List.of();
+        } catch (final IOException e) {
+            throw new AssertionError(e);
+        }
+    }
+}

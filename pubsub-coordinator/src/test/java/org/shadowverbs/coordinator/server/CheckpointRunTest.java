@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.Verdict;
+import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.manifest.ManifestFile;
+
+/** The checkpoint with ranks over real sockets: all phases, and what happens when something goes wrong in each. */
+@Timeout(120)
+class CheckpointRunTest {
+    private TestJob job;
+
+    @BeforeEach
+    void start() throws Exception {
+        job = new TestJob(20);
+    }
+
+    @AfterEach
+    void stop() throws Exception {
+        job.close();
+    }
+
+    @Test
+    void goesThroughAllPhasesAndTheJobRunsOn() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final TestRank c = job.rank("c");
+        b.drainRounds = 4;
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        assertEquals(job.checkpoints.resolve("ckpt-" + job.agent.job() + "-1"), o.folder());
+        assertEquals(3, o.ranks());
+        assertEquals(4, o.rounds());
+        for (final TestRank rank : List.of(a, b, c)) {
+            rank.awaitOpen(1);
+            assertEquals(1, rank.verdicts.size());
+            assertEquals(Verdict.Outcome.RESUMED, rank.verdicts.getFirst().outcome());
+            assertEquals(1, rank.verdicts.getFirst().epoch());
+            assertEquals("hca", rank.verdicts.getFirst().backend());
+            assertEquals(11, rank.replies.size()); // ANNOUNCE CLOSE 4xDRAIN DETACH and four on the way back
+            assertEquals("a DRAIN 3", text(rank, 5, "state-a"));
+            assertEquals("b DRAIN 3", text(rank, 5, "state-b"));
+            assertEquals(Set.of("state-a", "state-b"), rank.replies.get(5).found().keySet());
+            assertFalse(rank.replies.get(4).unanimous());
+            assertTrue(rank.replies.get(5).unanimous());
+            assertEquals(3, rank.replies.get(5).ranks());
+        }
+        assertEquals(0, job.images.frozen.get());
+        final Manifest m = ManifestFile.read(o.folder());
+        assertEquals(1, m.epoch());
+        assertEquals(List.of("a", "b", "c"),
+                m.hosts().getFirst().ranks().stream().map(Manifest.RankPart::uid).toList());
+        assertEquals(Set.copyOf(m.hosts().getFirst().ranks().stream().map(Manifest.RankPart::verdictInode).toList()),
+                job.images.lastRequest.replacedPipes());
+        assertEquals(List.of("ckpt-" + m.job() + "-1", "latest"), job.folders());
+        assertEquals(o.folder(), job.checkpoints.resolve("latest").toRealPath());
+    }
+
+    private static String text(final TestRank rank, final int reply, final String key) {
+        return new String(rank.replies.get(reply).found().get(key), StandardCharsets.UTF_8);
+    }
+
+    @Test
+    void keepsThePreviousCheckpointAndRemovesOlderOnes() throws Exception {
+        final TestRank a = job.rank("a");
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            assertEquals("", job.checkpoint().problem());
+            a.awaitOpen(epoch);
+        }
+        final String name = "ckpt-" + job.agent.job() + "-";
+        assertEquals(List.of(name + 2, name + 3, "latest"), job.folders());
+    }
+
+    @ParameterizedTest
+    @EnumSource(value = Phase.class, names = {"ANNOUNCE", "CLOSE", "DRAIN", "DETACH"})
+    void aRankThatDiesStopsTheCheckpointAndTheOthersRunOn(final Phase when) throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        b.before = (rank, phase, round) -> {
+            if (phase == when) {
+                rank.die();
+            }
+        };
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertTrue(o.problem().startsWith("rank 1 (host testhost, pid " + b.process.pid() + ") died"), o.problem());
+        assertTrue(o.problem().contains(when.name()), o.problem());
+        a.awaitOpen(1);
+        assertEquals(List.of(), job.folders());
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(2);
+    }
+
+    @Test
+    void aRankThatDiesDetachedIsAbsentInTheReattachment() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        job.images.saveMayEnd = new CompletableFuture<>();
+        job.images.saveBegun = new CompletableFuture<>();
+        final Future<CheckpointRun.Outcome> outcome = job.begin();
+        job.images.saveBegun.get(20, TimeUnit.SECONDS);
+        b.process.destroyForcibly();
+        // The save that is no longer wanted is interrupted: saveMayEnd stays as it is.
+        final CheckpointRun.Outcome o = outcome.get(60, TimeUnit.SECONDS);
+        assertNull(o.folder());
+        assertTrue(o.problem().contains("rank 1") && o.problem().contains("died") && o.problem().contains("SAVE"),
+                o.problem());
+        a.awaitOpen(1);
+        assertEquals(Verdict.Outcome.ABORTED, a.verdicts.getFirst().outcome());
+        assertEquals(List.of(1), a.replies.getLast().departed());
+        assertEquals(0, job.images.frozen.get());
+        assertEquals(List.of(), job.folders());
+    }
+
+    @Test
+    void aRankThatFailsSaysWhy() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final AtomicBoolean once = new AtomicBoolean(true);
+        b.before = (rank, phase, round) -> {
+            if (phase == Phase.DRAIN && once.getAndSet(false)) {
+                rank.link.fail(1, phase, "QP 0x11: its peer is outside the job");
+            }
+        };
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertEquals("rank 1 (host testhost, pid " + b.process.pid()
+                + ") failed in DRAIN: QP 0x11: its peer is outside the job", o.problem());
+        a.awaitOpen(1);
+        b.awaitOpen(1);
+        assertTrue(a.aborts.getFirst().reattach());
+        assertEquals(o.problem(), a.aborts.getFirst().getMessage());
+    }
+
+    @Test
+    void aDeadlineNamesRankPhaseAndWhatItWaitsFor() throws Exception {
+        job.close();
+        job = new TestJob(2);
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final CompletableFuture<Void> go = new CompletableFuture<>();
+        final AtomicBoolean once = new AtomicBoolean(true);
+        b.before = (rank, phase, round) -> {
+            if (phase == Phase.CLOSE && once.getAndSet(false)) {
+                rank.link.progress(1, phase, 3, 4, "thread 77 in ibv_reg_mr");
+                go.orTimeout(30, TimeUnit.SECONDS).join();
+            }
+        };
+        final Future<CheckpointRun.Outcome> outcome = job.begin();
+        a.awaitOpen(1);
+        go.complete(null);
+        b.awaitOpen(1);
+        assertEquals("rank 1 (host testhost, pid " + b.process.pid()
+                + "), waiting for thread 77 in ibv_reg_mr, did not finish CLOSE within 2 s",
+                outcome.get(60, TimeUnit.SECONDS).problem());
+    }
+
+    @Test
+    void aDrainThatDoesNotEndNamesWhoDisagrees() throws Exception {
+        job.close();
+        job = new TestJob(1);
+        final TestRank a = job.rank("a");
+        a.drainRounds = Integer.MAX_VALUE;
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertTrue(o.problem().startsWith("rank 0 (host testhost, pid " + a.process.pid()
+                + "), waiting for QP 7 of a peer, did not finish DRAIN within 1 s"), o.problem());
+        a.awaitOpen(1);
+    }
+
+    @Test
+    void aRankThatJoinsMakesItBeginAgain() throws Exception {
+        final TestRank a = job.rank("a");
+        final AtomicBoolean once = new AtomicBoolean(true);
+        a.before = (rank, phase, round) -> {
+            if (phase == Phase.DRAIN && once.getAndSet(false)) {
+                try {
+                    job.rank("b");
+                } catch (Exception e) {
+                    throw new IllegalStateException(e);
+                }
+            }
+        };
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        assertEquals(2, o.ranks());
+        assertEquals(2, o.epoch());
+        assertTrue(job.lines.stream().anyMatch(l -> l.startsWith("the checkpoint begins again: rank 1 ")),
+                job.lines.toString());
+        a.awaitOpen(1);
+        a.awaitOpen(2);
+        assertEquals(List.of("ckpt-" + job.agent.job() + "-2", "latest"), job.folders());
+    }
+
+    @Test
+    void aRankThatEndsNormallyMakesItBeginAgain() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        b.before = (rank, phase, round) -> {
+            if (phase == Phase.CLOSE) {
+                rank.link.goodbye(0);
+                rank.die();
+            }
+        };
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        assertEquals(1, o.ranks());
+        a.awaitOpen(1);
+        a.awaitOpen(2);
+    }
+
+    @Test
+    void whatCannotBeFrozenIsNamedAndTheJobRunsOn() throws Exception {
+        final TestRank a = job.rank("a");
+        job.images.freezeFails = "rank 0: fd 7 is a socket to pid 1; close it";
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertEquals("FREEZE failed on host testhost: rank 0: fd 7 is a socket to pid 1; close it", o.problem());
+        a.awaitOpen(1);
+        assertEquals(Verdict.Outcome.ABORTED, a.verdicts.getFirst().outcome());
+        assertTrue(a.verdicts.getFirst().reason().contains("fd 7"));
+        assertEquals(List.of(), job.folders());
+    }
+
+    @Test
+    void aSaveThatFailsLeavesThePreviousCheckpoint() throws Exception {
+        final TestRank a = job.rank("a");
+        final CheckpointRun.Outcome good = job.checkpoint();
+        a.awaitOpen(1);
+        job.images.saveFails = "no space left for the image";
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertEquals("SAVE failed on host testhost: no space left for the image", o.problem());
+        a.awaitOpen(2);
+        assertEquals(List.of(good.folder().getFileName().toString(), "latest"), job.folders());
+        assertEquals(1, ManifestFile.read(job.checkpoints.resolve("latest")).epoch());
+        job.images.saveFails = null;
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(3);
+        assertEquals(0, job.images.frozen.get());
+    }
+
+    @Test
+    void aCheckpointDirectoryThatCannotBeMadeIsNamed() throws Exception {
+        job.rank("a");
+        Files.writeString(job.checkpoints, "a file");
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertTrue(o.problem().contains(job.checkpoints.toString()), o.problem());
+        Files.delete(job.checkpoints);
+        assertEquals("", job.checkpoint().problem());
+    }
+
+    @Test
+    void killEndsTheJobAfterTheCommit() throws Exception {
+        final TestRank a = job.rank("a");
+        final CheckpointRun.Outcome o = job.coordinator.conductor().submit(
+                () -> job.coordinator.checkpoint(true, job.lines::add)).get(60, TimeUnit.SECONDS);
+        assertNotNull(o.folder());
+        assertTrue(a.process.waitFor(10, TimeUnit.SECONDS));
+        assertEquals(1, job.images.killed.get());
+        assertTrue(ManifestFile.read(o.folder()).killed());
+    }
+
+    @Test
+    void withNothingToSaveItSaysSo() throws Exception {
+        assertEquals("no program runs in this job: there is nothing to save", job.checkpoint().problem());
+    }
+
+    @Test
+    void theCoordinatorIsLostBeforeDetach() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final CompletableFuture<Void> reached = new CompletableFuture<>();
+        final CompletableFuture<Void> go = new CompletableFuture<>();
+        a.before = (rank, phase, round) -> {
+            if (phase == Phase.DRAIN && !go.isDone()) {
+                reached.complete(null);
+                go.orTimeout(30, TimeUnit.SECONDS).join();
+            }
+        };
+        job.begin();
+        reached.get(20, TimeUnit.SECONDS);
+        job.replaceCoordinator(20);
+        go.complete(null);
+        a.awaitOpen(1);
+        b.awaitOpen(1);
+        assertEquals("the coordinator was lost", b.aborts.getFirst().getMessage());
+        assertTrue(b.aborts.getFirst().reattach());
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        assertEquals(2, o.epoch());
+        assertEquals(List.of(0, 1), List.of(a.number(), b.number()));
+    }
+
+    @Test
+    void theCoordinatorIsLostWhileImagesAreSaved() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        job.images.saveMayEnd = new CompletableFuture<>();
+        job.images.saveBegun = new CompletableFuture<>();
+        job.begin();
+        job.images.saveBegun.get(20, TimeUnit.SECONDS);
+        job.replaceCoordinator(20);
+        job.images.saveMayEnd.complete(null);
+        a.awaitOpen(1);
+        b.awaitOpen(1);
+        assertEquals(Verdict.Outcome.ABORTED, a.verdicts.getFirst().outcome());
+        assertEquals("the coordinator was lost", a.verdicts.getFirst().reason());
+        assertEquals(0, job.images.frozen.get());
+        job.images.saveBegun = null;
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(2);
+    }
+
+    @Test
+    void theCoordinatorIsLostInTheReattachment() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final CompletableFuture<Void> reached = new CompletableFuture<>();
+        final CompletableFuture<Void> go = new CompletableFuture<>();
+        a.before = (rank, phase, round) -> {
+            if (phase == Phase.CONNECTED && !go.isDone()) {
+                reached.complete(null);
+                go.orTimeout(30, TimeUnit.SECONDS).join();
+            }
+        };
+        job.begin();
+        reached.get(20, TimeUnit.SECONDS);
+        job.replaceCoordinator(20);
+        go.complete(null);
+        a.awaitOpen(1);
+        b.awaitOpen(1);
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(2);
+        b.awaitOpen(2);
+    }
+
+    @Test
+    void publishedOutsideOfCheckpointsIsFound() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final byte[] large = new byte[100_000];
+        large[99_999] = 7;
+        a.link.publish(Map.of("large", large, "empty", new byte[0]));
+        // One link keeps its order, so a's own lookup comes after its publish.
+        assertEquals(7, a.link.lookup(Set.of("large"), Duration.ofSeconds(20)).get("large")[99_999]);
+        final Map<String, byte[]> found = b.link.lookup(Set.of("large", "empty", "none"), Duration.ofSeconds(20));
+        assertEquals(Set.of("large", "empty"), found.keySet());
+        assertEquals(100_000, found.get("large").length);
+    }
+
+    @Test
+    void quitTellsTheRanks() throws Exception {
+        final TestRank a = job.rank("a");
+        job.coordinator.quit("enough");
+        assertEquals("shutdown: enough", a.ended.poll(20, TimeUnit.SECONDS));
+    }
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.shadowverbs.coordinator.process.CheckpointException;
+import org.shadowverbs.coordinator.process.Finding;
+import org.shadowverbs.coordinator.process.FreezeRequest;
+import org.shadowverbs.coordinator.process.FrozenTrees;
+import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.ProcessCheckpointer;
+import org.shadowverbs.coordinator.process.ProcessRoot;
+import org.shadowverbs.coordinator.process.Readiness;
+import org.shadowverbs.coordinator.process.RestoreRequest;
+import org.shadowverbs.coordinator.process.RestoredTrees;
+
+/** Freezes and saves nothing, fails when told to, and counts what is frozen. */
+final class FakeCheckpointer implements ProcessCheckpointer {
+    volatile String freezeFails;
+    volatile String saveFails;
+    /** When set, save() says that it has begun and waits. */
+    volatile CompletableFuture<Void> saveBegun;
+    volatile CompletableFuture<Void> saveMayEnd;
+    final AtomicInteger frozen = new AtomicInteger();
+    final AtomicInteger killed = new AtomicInteger();
+    volatile FreezeRequest lastRequest;
+
+    @Override
+    public Readiness check() {
+        return new Readiness("fake", "", "none", List.of());
+    }
+
+    @Override
+    public List<Finding> inspect(final FreezeRequest request) {
+        return List.of();
+    }
+
+    @Override
+    public FrozenTrees freeze(final FreezeRequest request) throws CheckpointException {
+        lastRequest = request;
+        if (freezeFails != null) {
+            throw new CheckpointException(freezeFails);
+        }
+        frozen.incrementAndGet();
+        return new Frozen(request);
+    }
+
+    private final class Frozen implements FrozenTrees {
+        private final FreezeRequest request;
+        private boolean open = true;
+
+        Frozen(final FreezeRequest request) {
+            this.request = request;
+        }
+
+        @Override
+        public List<List<String>> trees() {
+            return request.roots().stream().map(r -> List.of(r.name())).toList();
+        }
+
+        @Override
+        public long freezeNanos() {
+            return 1;
+        }
+
+        @Override
+        public HostImages save(final Path imageDirectory) throws CheckpointException {
+            try {
+                if (saveBegun != null) {
+                    saveBegun.complete(null);
+                    saveMayEnd.get(30, TimeUnit.SECONDS);
+                }
+                Files.writeString(imageDirectory.resolve("pages.img"), "pages");
+            } catch (IOException | InterruptedException | TimeoutException
+                    | java.util.concurrent.ExecutionException e) {
+                throw new CheckpointException("fake save: " + e, e);
+            }
+            if (saveFails != null) {
+                throw new CheckpointException(saveFails);
+            }
+            return new HostImages("fake", "here", "0", "cpu", List.of(), List.of(), 5, 1, 1);
+        }
+
+        @Override
+        public void kill() {
+            for (final ProcessRoot root : request.roots()) {
+                ProcessHandle.of(root.hostPid()).ifPresent(ProcessHandle::destroyForcibly);
+            }
+            killed.incrementAndGet();
+        }
+
+        @Override
+        public void close() {
+            if (open) {
+                open = false;
+                frozen.decrementAndGet();
+            }
+        }
+    }
+
+    @Override
+    public List<Finding> verify(final Path imageDirectory, final HostImages images) {
+        return List.of();
+    }
+
+    @Override
+    public RestoredTrees restore(final RestoreRequest request) throws CheckpointException {
+        throw new CheckpointException("the fake restores nothing: " + Map.copyOf(request.pipes()).size() + " pipes");
+    }
+}

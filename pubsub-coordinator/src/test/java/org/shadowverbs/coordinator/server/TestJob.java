@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import java.util.stream.Stream;
+import org.shadowverbs.coordinator.agent.Agent;
+import org.shadowverbs.coordinator.agent.AgentOptions;
+import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.store.MemoryStore;
+
+/** A coordinator, an agent and ranks in this JVM, over real sockets, with a checkpointer that touches no process. */
+final class TestJob implements AutoCloseable {
+    final Path root;
+    final Path checkpoints;
+    final FakeCheckpointer images = new FakeCheckpointer();
+    final List<TestRank> ranks = new ArrayList<>();
+    final List<String> lines = new CopyOnWriteArrayList<>();
+    /** Outlives a coordinator, as Chronicle Map's file does. */
+    final MemoryStore published = new MemoryStore();
+    final Agent agent;
+    Coordinator coordinator;
+
+    TestJob(final int deadlineSeconds) throws Exception {
+        root = Files.createTempDirectory("sv-test");
+        checkpoints = root.resolve("checkpoints");
+        coordinator = coordinator(0, deadlineSeconds, false);
+        final Path run = coordinator.runDirectory();
+        agent = new Agent(new AgentOptions("localhost", coordinator.port(), "testhost", run,
+                RunDirectory.agentSocket(run), "", "hca", List.of("true"), List.of()), images, new MemoryStore());
+        if (!agent.awaitJoined(20_000)) {
+            throw new AssertionError("the agent did not join within 20 s");
+        }
+    }
+
+    private Coordinator coordinator(final int port, final int deadlineSeconds, final boolean recover)
+            throws IOException {
+        return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, Duration.ZERO, 2,
+                false, "", deadlineSeconds, recover), run -> published);
+    }
+
+    /** Crashes it, and starts another one at the same port. */
+    void replaceCoordinator(final int deadlineSeconds) throws IOException {
+        final int port = coordinator.port();
+        coordinator.crash();
+        coordinator = coordinator(port, deadlineSeconds, true);
+    }
+
+    TestRank rank(final String uid) throws Exception {
+        final TestRank rank = new TestRank(uid, RunDirectory.agentSocket(coordinator.runDirectory()));
+        ranks.add(rank);
+        rank.number();
+        return rank;
+    }
+
+    Future<CheckpointRun.Outcome> begin() {
+        return coordinator.conductor().submit(() -> coordinator.checkpoint(false, lines::add));
+    }
+
+    CheckpointRun.Outcome checkpoint() throws Exception {
+        return begin().get(60, TimeUnit.SECONDS);
+    }
+
+    /** What lies in the checkpoint directory, hidden or not. */
+    List<String> folders() throws IOException {
+        try (Stream<Path> all = Files.list(checkpoints)) {
+            return all.map(p -> p.getFileName().toString()).sorted().toList();
+        }
+    }
+
+    @Override
+    public void close() throws IOException {
+        ranks.forEach(TestRank::close);
+        agent.close();
+        coordinator.close();
+        try (Stream<Path> all = Files.walk(root)) {
+            for (final Path p : all.sorted(Comparator.reverseOrder()).toList()) {
+                Files.deleteIfExists(p);
+            }
+        }
+    }
+}

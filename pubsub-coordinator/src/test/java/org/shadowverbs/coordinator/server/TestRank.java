@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import java.io.BufferedReader;
+import java.io.FileReader;
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.shadowverbs.coordinator.client.CheckpointAborted;
+import org.shadowverbs.coordinator.client.CheckpointRequest;
+import org.shadowverbs.coordinator.client.Command;
+import org.shadowverbs.coordinator.client.Contribution;
+import org.shadowverbs.coordinator.client.LinkLost;
+import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.RankHello;
+import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.coordinator.client.Reply;
+import org.shadowverbs.coordinator.client.Shutdown;
+import org.shadowverbs.coordinator.client.Verdict;
+
+/** A rank that holds nothing but goes through all phases as a real one does. Its process is a sleeping child. */
+final class TestRank implements AutoCloseable {
+    /** What a test has a rank do right before an exchange. */
+    interface Before {
+        void exchange(TestRank rank, Phase phase, int round) throws IOException;
+    }
+
+    final String uid;
+    final Process process;
+    final CompletableFuture<Integer> number = new CompletableFuture<>();
+    final List<Reply> replies = new CopyOnWriteArrayList<>();
+    final List<Verdict> verdicts = new CopyOnWriteArrayList<>();
+    final List<CheckpointAborted> aborts = new CopyOnWriteArrayList<>();
+    /** One element each time its gate opens again. */
+    final BlockingQueue<Long> opened = new LinkedBlockingQueue<>();
+    final BlockingQueue<String> ended = new LinkedBlockingQueue<>();
+    volatile int drainRounds = 2;
+    volatile Before before = (rank, phase, round) -> { };
+    volatile RankLink link;
+
+    private final Path socket;
+
+    TestRank(final String uid, final Path socket) throws IOException {
+        this.uid = uid;
+        this.socket = socket;
+        process = new ProcessBuilder("sleep", "1000").start();
+        Thread.ofPlatform().daemon().name("rank " + uid).start(this::run);
+    }
+
+    private void run() {
+        try {
+            link = RankLink.connect(socket, hello(0, RankHello.State.FRESH), Duration.ofSeconds(20));
+            number.complete(link.rank());
+            for (;;) {
+                final Command command = link.next();
+                switch (command) {
+                    case CheckpointRequest r -> checkpoint(r);
+                    case LinkLost l -> {
+                        ended.add("lost: " + l.reason());
+                        return;
+                    }
+                    case Shutdown s -> {
+                        ended.add("shutdown: " + s.reason());
+                        return;
+                    }
+                }
+            }
+        } catch (IOException | InterruptedException e) {
+            number.completeExceptionally(e);
+            ended.add(e.toString());
+        }
+    }
+
+    private RankHello hello(final long epoch, final RankHello.State state) {
+        return new RankHello(uid, process.pid(), process.pid(), "test", epoch, state);
+    }
+
+    private void checkpoint(final CheckpointRequest r) throws IOException {
+        try {
+            exchange(r.epoch(), Phase.ANNOUNCE, 0, true);
+            exchange(r.epoch(), Phase.CLOSE, 0, true);
+            int round = 0;
+            while (!exchange(r.epoch(), Phase.DRAIN, round, round + 1 >= drainRounds).unanimous()) {
+                round++;
+            }
+            exchange(r.epoch(), Phase.DETACH, 0, true);
+            try (BufferedReader pipe = new BufferedReader(
+                    new FileReader(link.verdictPipe().toFile(), StandardCharsets.UTF_8))) {
+                before.exchange(this, null, 0);
+                link.detached(r.epoch());
+                link.close();
+                final String line = pipe.readLine();
+                if (line == null) {
+                    throw new IOException("the agent ended without a verdict");
+                }
+                final Verdict verdict = Verdict.parse(line);
+                verdicts.add(verdict);
+                link = RankLink.connect(verdict.agent(), hello(verdict.epoch(), RankHello.State.REATTACHING),
+                        Duration.ofSeconds(20));
+            }
+        } catch (CheckpointAborted e) {
+            aborts.add(e);
+            if (!e.reattach()) {
+                link.done(r.epoch());
+                opened.add(r.epoch());
+                return;
+            }
+        }
+        reattach(r.epoch());
+    }
+
+    private void reattach(final long epoch) throws IOException {
+        for (;;) {
+            try {
+                for (final Phase phase : Phase.values()) {
+                    if (phase.reattaches()) {
+                        exchange(epoch, phase, 0, true);
+                    }
+                }
+                break;
+            } catch (CheckpointAborted e) {
+                aborts.add(e);
+            }
+        }
+        link.done(epoch);
+        opened.add(epoch);
+    }
+
+    private Reply exchange(final long epoch, final Phase phase, final int round, final boolean agree)
+            throws CheckpointAborted, IOException {
+        before.exchange(this, phase, round);
+        final byte[] value = (uid + " " + phase + " " + round).getBytes(StandardCharsets.UTF_8);
+        final Reply reply = link.exchange(epoch, phase, round,
+                new Contribution(Map.of("state-" + uid, value), Set.of("state-a", "state-b"), agree, "QP 7 of a peer"));
+        replies.add(reply);
+        return reply;
+    }
+
+    int number() throws Exception {
+        return number.get(20, TimeUnit.SECONDS);
+    }
+
+    /** Waits until its gate has opened after that epoch. */
+    void awaitOpen(final long epoch) throws InterruptedException {
+        final Long got = opened.poll(40, TimeUnit.SECONDS);
+        if (got == null || got != epoch) {
+            throw new AssertionError("rank " + uid + " did not open its gate after epoch " + epoch + " but " + got
+                    + "; ended " + ended + ", aborts " + aborts);
+        }
+    }
+
+    void die() {
+        process.destroyForcibly();
+        link.close();
+    }
+
+    @Override
+    public void close() {
+        process.destroyForcibly();
+        if (link != null) {
+            link.close();
+        }
+    }
+}
