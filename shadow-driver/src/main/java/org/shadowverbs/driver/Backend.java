@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.MemorySegment;
+
+/**
+ * Where real objects come from: a verbs library with its devices. All pointers are of real objects. What returns a
+ * pointer throws {@link VerbsException} with the library's errno; what returns an int gives 0 or the errno value.
+ * The structs are those of {@code infiniband/verbs.h}.
+ */
+interface Backend {
+    /** As in a verdict: "hca", "ib2tcp". */
+    String name();
+
+    /** The devices of this host, as of now; valid until the next call. */
+    long[] devices();
+
+    String deviceName(long device);
+
+    long openDevice(long device);
+
+    int closeDevice(long context);
+
+    int queryDevice(long context, MemorySegment attr);
+
+    /** @param attr of {@code sizeof(struct ibv_device_attr_ex)} */
+    int queryDeviceEx(long context, MemorySegment attr);
+
+    int queryPort(long context, int port, MemorySegment attr);
+
+    int queryGid(long context, int port, int index, MemorySegment gid);
+
+    int queryGidEx(long context, int port, int index, MemorySegment entry, int flags);
+
+    /** @return entries filled, or a negative errno value */
+    int queryGidTable(long context, MemorySegment entries, int maxEntries);
+
+    int queryPkey(long context, int port, int index, long pkey);
+
+    /** @return the index, or a negative errno value */
+    int pkeyIndex(long context, int port, int pkey);
+
+    int completionVectors(long context);
+
+    long allocPd(long context);
+
+    int deallocPd(long pd);
+
+    long regMr(long pd, long address, long length, long iova, int access);
+
+    /** @return what ibv_rereg_mr returns; errno in {@link Downcall#errno} */
+    int reregMr(long mr, int flags, long pd, long address, long length, int access);
+
+    int deregMr(long mr);
+
+    int lkey(long mr);
+
+    int rkey(long mr);
+
+    long createChannel(long context);
+
+    int destroyChannel(long channel);
+
+    long createCq(long context, int cqe, long cqContext, long channel, int vector);
+
+    int resizeCq(long cq, int cqe);
+
+    int destroyCq(long cq);
+
+    /** @param initAttr struct ibv_qp_init_attr; its cap is updated */
+    long createQp(long pd, MemorySegment initAttr);
+
+    int qpNum(long qp);
+
+    int queryQp(long qp, MemorySegment attr, int mask, MemorySegment initAttr);
+
+    int modifyQp(long qp, MemorySegment attr, int mask);
+
+    int destroyQp(long qp);
+}

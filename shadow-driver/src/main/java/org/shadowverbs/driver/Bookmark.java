@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.abi.sv_bookmark;
+
+/** Where one end of a connection stands: {@code struct sv_bookmark}, field for field. Immutable. */
+final class Bookmark {
+    static final int NO_MARKER = 0;
+    static final int MARKER_POSTED = 1;
+    static final int MARKER_COMPLETED = 2;
+    static final int MARKER_FAILED = 3;
+
+    final long posted;
+    final long retired;
+    final long consumers;
+    final long received;
+    final long receives;
+    final int sendError;
+    final int recvError;
+    final int marker;
+    final int landings;
+
+    Bookmark(final long posted, final long retired, final long consumers, final long received, final long receives,
+            final int sendError, final int recvError, final int marker, final int landings) {
+        this.posted = posted;
+        this.retired = retired;
+        this.consumers = consumers;
+        this.received = received;
+        this.receives = receives;
+        this.sendError = sendError;
+        this.recvError = recvError;
+        this.marker = marker;
+        this.landings = landings;
+    }
+
+    static Bookmark of(final MemorySegment b) {
+        return new Bookmark(sv_bookmark.posted(b), sv_bookmark.retired(b), sv_bookmark.consumers(b),
+                sv_bookmark.received(b), sv_bookmark.receives(b), sv_bookmark.send_error(b),
+                sv_bookmark.recv_error(b), sv_bookmark.marker(b), sv_bookmark.landings(b));
+    }
+
+    /** Messages that can still arrive, or have: the peer's consumers beyond this number are blocked. */
+    long capacity() {
+        return received + receives + landings;
+    }
+
+    boolean inError() {
+        return sendError != 0 || recvError != 0;
+    }
+}

@@ -1,0 +1,365 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.coordinator.client.CheckpointAborted;
+import org.shadowverbs.coordinator.client.CheckpointRequest;
+import org.shadowverbs.coordinator.client.Contribution;
+import org.shadowverbs.coordinator.client.LinkLostException;
+import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.coordinator.client.Reply;
+import org.shadowverbs.coordinator.client.Verdict;
+import org.shadowverbs.ids.OwnerRecord;
+
+/**
+ * One checkpoint of this rank, from ANNOUNCE to open gates again. Read {@link #run} from top to bottom;
+ * docs/PROTOCOL.md has the steps and the failure of each.
+ */
+final class Checkpoint {
+    private static final Duration RECONNECT_DEADLINE = Duration.ofSeconds(30);
+    /** The longest pause between two rounds of the drain in which nothing moved. */
+    private static final long LONGEST_PAUSE_NANOS = 5_000_000;
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final Reattach reattach;
+    private final RealObjects realObjects;
+    private final Timings timings;
+    private final Agent agent;
+    private final CheckpointRequest request;
+    private final long epoch;
+
+    private RankLink link;
+    private final Roster roster = new Roster();
+    private final PeerTable peers;
+
+    /** How the rank finds its agent; after a restart, another. */
+    interface Agent {
+        /** @param epoch the one that goes on */
+        RankLink reconnect(Path socket, long epoch, Duration deadline) throws IOException;
+
+        /** Where the agent was last. */
+        Path socket();
+    }
+
+    Checkpoint(final Native library, final Backend backend, final Model model, final Reattach reattach,
+            final RealObjects realObjects, final Timings timings, final Agent agent, final RankLink link,
+            final CheckpointRequest request) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.reattach = reattach;
+        this.realObjects = realObjects;
+        this.timings = timings;
+        this.agent = agent;
+        this.link = link;
+        this.request = request;
+        this.epoch = request.epoch();
+        this.peers = new PeerTable(model, link.rank());
+    }
+
+    /** @return the link to go on with */
+    RankLink run() throws IOException {
+        timings.begin();
+        if (!prepare() || !drain()) {
+            return link;
+        }
+        detachAndWait();
+        return link;
+    }
+
+    /**
+     * ANNOUNCE and CLOSE.
+     *
+     * @return false: the checkpoint was given up, and the application runs on as if there had been none
+     */
+    private boolean prepare() throws IOException {
+        Phase phase = Phase.ANNOUNCE;
+        boolean closed = false;
+        boolean reattach;
+        try {
+            announce();
+            timings.end("ANNOUNCE");
+            phase = Phase.CLOSE;
+            close();
+            closed = true;
+            pairAtClosedGate();
+            timings.end("CLOSE");
+            return true;
+        } catch (Refusal e) {
+            reattach = giveUp(phase, e.getMessage());
+        } catch (VerbsException e) {
+            reattach = giveUp(phase, e.getMessage() == null ? VerbsErrno.name(e.errno()) : e.getMessage());
+        } catch (CheckpointAborted e) {
+            library.say("checkpoint " + epoch + " was given up: " + e.getMessage());
+            reattach = e.reattach();
+        } catch (LinkLostException e) {
+            library.say("checkpoint " + epoch + " is given up: " + e.getMessage());
+            reopen(closed);
+            throw e;
+        }
+        if (reattach) {
+            backToWork();
+        } else {
+            reopen(closed);
+            Newcomer.back(link, epoch, null);
+            link.done(epoch);
+        }
+        return false;
+    }
+
+    /** Publishes the queue pairs, looks up their peers, keeps error completions back, sets the longest RNR timers. */
+    private void announce() throws Refusal, CheckpointAborted, IOException {
+        for (final Context context : model.contexts.inOrder()) {
+            if (!context.reattached) {
+                Ports.refresh(backend, context, model.masks);
+            }
+        }
+        Newcomer.begun(link, epoch);
+        library.gateAnnounce(true);
+        exchangePeers(Phase.ANNOUNCE);
+        for (final Connection c : peers.connections()) {
+            // At the RNR NAK of a finite count of retries, the sender's error may be minutes, or milliseconds, away.
+            final int state = c.qp.attributes.state();
+            if (c.peer != null && c.peer.rnrRetry < 7 && state == verbs_h.IBV_QPS_RTS()
+                    && c.qp.attributes.minRnrTimer() != 0) {
+                c.timerRaised = setMinRnrTimer(c.qp, 0) == 0;
+            }
+        }
+    }
+
+    /** Publishes and pairs; refuses queue pairs that cannot be checkpointed. */
+    private void exchangePeers(final Phase phase) throws Refusal, CheckpointAborted, IOException {
+        peers.refresh();
+        final Map<String, byte[]> values = peers.published();
+        Roster.publish(values, link.rank());
+        final Set<String> wanted = peers.wanted();
+        wanted.addAll(roster.wanted());
+        final Reply reply = link.exchange(epoch, phase, 0, new Contribution(values, wanted, true, ""));
+        roster.found(reply.found(), reply.ranks());
+        final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
+        lookUpDeparted(found);
+        peers.pair(found, !reply.departed().isEmpty() || roster.ranksHaveLeft());
+        for (final Connection c : peers.connections()) {
+            // While the gates are open, a peer may have been created after its rank had published.
+            if (c.pairing == Pairing.OUTSIDE && phase == Phase.CLOSE) {
+                throw new Refusal(c.name() + ": the peer is outside the job");
+            }
+            if (c.qp.attributes.state() == verbs_h.IBV_QPS_SQD()) {
+                throw new Refusal(c.name() + ": the send queue is being drained (SQD), which cannot be checkpointed");
+            }
+        }
+    }
+
+    /** Processes that ended have left word of their queue pairs. */
+    private void lookUpDeparted(final Map<String, byte[]> found) throws IOException {
+        final Set<String> missing = new HashSet<String>(peers.wanted());
+        missing.removeAll(found.keySet());
+        if (!missing.isEmpty()) {
+            for (final Map.Entry<String, byte[]> e : link.lookup(missing, RECONNECT_DEADLINE).entrySet()) {
+                if (!found.containsKey(e.getKey())) {
+                    found.put(e.getKey(), e.getValue());
+                }
+            }
+        }
+    }
+
+    private int setMinRnrTimer(final Qp qp, final int value) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(arena);
+            ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_RTS());
+            ibv_qp_attr.min_rnr_timer(attr, (byte) value);
+            synchronized (qp) {
+                return qp.real == 0 ? VerbsErrno.EINVAL
+                        : backend.modifyQp(qp.real, attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_MIN_RNR_TIMER());
+            }
+        }
+    }
+
+    /** Threads finish the verb they are in and wait at the next. */
+    private void close() throws Refusal {
+        final String inside = library.gateClose(TimeUnit.SECONDS.toNanos(request.deadlineSeconds()));
+        if (inside != null) {
+            throw new Refusal("the gate did not close within " + request.deadlineSeconds() + " s: " + inside);
+        }
+    }
+
+    /** Now that no application thread can change them, the queue pairs are paired for good. */
+    private void pairAtClosedGate() throws Refusal, CheckpointAborted, IOException {
+        exchangePeers(Phase.CLOSE);
+    }
+
+    /**
+     * This rank cannot go on: says so, and waits until the coordinator has told everybody.
+     *
+     * @return whether everything must be made anew, because the gates of all had closed
+     */
+    private boolean giveUp(final Phase phase, final String reason) throws IOException {
+        library.say("checkpoint " + epoch + " cannot go on: " + reason);
+        link.fail(epoch, phase, reason);
+        try {
+            for (int round = 0;; round++) {
+                link.exchange(epoch, phase, Integer.MAX_VALUE - round,
+                        new Contribution(Map.of(), Set.of(), false, reason));
+            }
+        } catch (CheckpointAborted e) {
+            return e.reattach();
+        }
+    }
+
+    /** Nothing was let go of: timers are put back, and everything goes on. */
+    private void reopen(final boolean closed) {
+        for (final Connection c : peers.connections()) {
+            if (c.timerRaised) {
+                setMinRnrTimer(c.qp, c.qp.attributes.minRnrTimer());
+                c.timerRaised = false;
+            }
+        }
+        if (closed) {
+            library.gateOpen();
+        } else {
+            library.gateAnnounce(false);
+        }
+    }
+
+    /**
+     * DRAIN and the barrier of DETACH.
+     *
+     * @return false: the checkpoint was given up and the application runs on already
+     */
+    private boolean drain() throws IOException {
+        final Drain drain = new Drain(library, backend, model, peers.connections(), link.rank(), "b/");
+        Phase phase = Phase.DRAIN;
+        try {
+            rounds(drain);
+            reattach.drained(Drained.ALL);
+            timings.end("DRAIN");
+            phase = Phase.DETACH;
+            link.exchange(epoch, Phase.DETACH, 0, Contribution.AGREED);
+            return true;
+        } catch (CheckpointAborted e) {
+            library.say("checkpoint " + epoch + " was given up: " + e.getMessage());
+        } catch (Refusal e) {
+            giveUp(phase, e.getMessage());
+        } catch (LinkLostException e) {
+            library.say("checkpoint " + epoch + " is given up: " + e.getMessage());
+            link = agent.reconnect(agent.socket(), epoch, RECONNECT_DEADLINE);
+        } finally {
+            drain.close();
+        }
+        // Markers, landings and access flags of the drain do not belong to the application's connections.
+        backToWork();
+        return false;
+    }
+
+    /** Gives everything back to the device. @return what went wrong, or null */
+    private String letGo() {
+        for (final Connection c : peers.connections()) {
+            c.qp.peerGone |= c.pairing == Pairing.GONE;
+        }
+        return realObjects.destroy();
+    }
+
+    private void rounds(final Drain drain) throws Refusal, CheckpointAborted, IOException {
+        Map<String, byte[]> found = Map.of();
+        long pause = 100_000;
+        for (int round = 0;; round++) {
+            drain.round(found);
+            final boolean agree = drain.settled() && roster.complete();
+            final Set<String> wanted = drain.wanted();
+            wanted.addAll(roster.wanted());
+            final Reply reply = link.exchange(epoch, Phase.DRAIN, round,
+                    new Contribution(drain.published(), wanted, agree, drain.waitingFor()));
+            if (reply.unanimous()) {
+                return;
+            }
+            roster.found(reply.found(), reply.ranks());
+            found = reply.found();
+            if (Integer.bitCount(round) == 1 && round >= 64) {
+                timings.note("DRAIN, round " + round + ": " + drain.waitingFor());
+            }
+            // Asking again at once would only slow down those who have something to do.
+            pause = drain.moved() ? 100_000 : Math.min(LONGEST_PAUSE_NANOS, pause * 2);
+            LockSupport.parkNanos(pause);
+        }
+    }
+
+    /** DETACH: gives everything back to the device, and waits to be told what has become of the process. */
+    private void detachAndWait() throws IOException {
+        final int pipe = library.openForReading(link.verdictPipe().toString());
+        final String trouble = letGo();
+        timings.end("DETACH");
+        final String line;
+        try {
+            if (trouble != null) {
+                library.say("checkpoint " + epoch + " cannot go on: " + trouble);
+                link.fail(epoch, Phase.DETACH, trouble);
+            } else {
+                link.detached(epoch);
+            }
+            link.close();
+            line = library.readLine(pipe);
+        } finally {
+            library.close(pipe);
+        }
+        timings.begin();
+        final Path socket;
+        if (line == null) {
+            library.say("the agent ended during checkpoint " + epoch);
+            socket = agent.socket();
+        } else {
+            final Verdict verdict = Verdict.parse(line);
+            if (verdict.outcome() == Verdict.Outcome.ABORTED) {
+                library.say("checkpoint " + epoch + " was given up: " + verdict.reason());
+            }
+            if (!verdict.backend().equals(backend.name())) {
+                library.say("the backend " + verdict.backend() + " is not there; " + backend.name() + " is used");
+            }
+            socket = verdict.agent();
+        }
+        link = agent.reconnect(socket, epoch, RECONNECT_DEADLINE);
+        timings.end("agent");
+        backToWork();
+    }
+
+    private void backToWork() throws IOException {
+        try {
+            Newcomer.back(link, epoch, reattached());
+            link.done(epoch);
+        } catch (Refusal e) {
+            cannotGoBack(e.getMessage());
+        } catch (VerbsException e) {
+            cannotGoBack(e.getMessage() == null ? VerbsErrno.name(e.errno()) : e.getMessage());
+        }
+    }
+
+    private OwnerRecord reattached() throws Refusal, IOException {
+        for (;;) {
+            try {
+                return reattach.run(link, epoch, roster.numbers(), peers.connections(), request.deadlineSeconds());
+            } catch (LinkLostException e) {
+                library.say("the reattachment begins again: " + e.getMessage());
+                link = agent.reconnect(agent.socket(), epoch, RECONNECT_DEADLINE);
+            }
+        }
+    }
+
+    private void cannotGoBack(final String reason) throws IOException {
+        link.fail(epoch, Phase.PUBLISHED, reason);
+        reattach.giveUp(reason);
+    }
+}

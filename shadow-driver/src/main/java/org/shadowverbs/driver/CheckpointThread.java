@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.concurrent.locks.LockSupport;
+import org.shadowverbs.coordinator.client.CheckpointRequest;
+import org.shadowverbs.coordinator.client.Command;
+import org.shadowverbs.coordinator.client.LinkLost;
+import org.shadowverbs.coordinator.client.LinkLostException;
+import org.shadowverbs.coordinator.client.RankHello;
+import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.ids.AddressBook;
+
+/**
+ * Keeps the link to the agent and runs the checkpoints that come through it. All of it is off the application's way: an
+ * agent that is lost is looked for again while the job goes on.
+ */
+final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
+    private static final Duration CONNECT_DEADLINE = Duration.ofSeconds(10);
+    private static final Duration BOOK_DEADLINE = Duration.ofSeconds(60);
+    private static final long POLL_NANOS = 2_000_000;
+    private static final long STACK = 512 << 10;
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final KeyMaps keyMaps;
+    private final Timings timings;
+    private String uid;
+    private String program;
+    private Path socket;
+    private long treeRootPid;
+    /** The last epoch that this rank took part in. */
+    private volatile long epoch;
+    private QueuePairVerbs queuePairs;
+    private volatile RankLink link;
+    /** Ids of others may be carried over without this process having heard of it. */
+    private volatile boolean newcomer = true;
+
+    CheckpointThread(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.keyMaps = keyMaps;
+        this.timings = new Timings(library, "1".equals(System.getenv("SHADOWVERBS_VERBOSE")));
+    }
+
+    void start(final QueuePairVerbs verbs) {
+        queuePairs = verbs;
+        final Thread thread = new Thread(null, this, "shadowverbs-checkpoint", STACK);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    @Override
+    public void run() {
+        try {
+            final String agent = System.getenv("SHADOWVERBS_AGENT");
+            if (agent == null || agent.isEmpty()) {
+                newcomer = false;
+                library.say("no agent (SHADOWVERBS_AGENT is not set): this process runs without checkpoints");
+                return;
+            }
+            library.unblockWakeUpSignal();
+            identify(agent);
+            stayLinked();
+        } catch (Throwable t) {
+            library.say("no more checkpoints of this process: " + Trouble.describe(t));
+        } finally {
+            newcomer = false;
+        }
+    }
+
+    private void identify(final String agent) throws IOException {
+        socket = Path.of(agent);
+        final String tree = System.getenv("SHADOWVERBS_TREE");
+        treeRootPid = tree == null || tree.isEmpty() ? library.processId() : Long.parseLong(tree.trim());
+        final StringBuilder b = new StringBuilder(32);
+        try (FileInputStream random = new FileInputStream("/dev/urandom")) {
+            for (final byte x : random.readNBytes(16)) {
+                b.append(Character.forDigit(x >> 4 & 15, 16)).append(Character.forDigit(x & 15, 16));
+            }
+        }
+        uid = b.toString();
+        try (FileInputStream comm = new FileInputStream("/proc/self/comm")) {
+            program = new String(comm.readAllBytes(), java.nio.charset.StandardCharsets.UTF_8).trim();
+        }
+    }
+
+    /** Until the job is over. */
+    private void stayLinked() throws InterruptedException {
+        boolean said = false;
+        for (;;) {
+            try {
+                if (link == null) {
+                    link = connect(socket, RankHello.State.FRESH, epoch, CONNECT_DEADLINE);
+                    newcomer &= link.epoch() != 0;
+                    said = false;
+                }
+                final Command command = link.next();
+                if (command instanceof CheckpointRequest) {
+                    checkpoint((CheckpointRequest) command);
+                } else if (command instanceof LinkLost) {
+                    throw new LinkLostException(((LinkLost) command).reason());
+                } else {
+                    link.close();
+                    link = null;
+                    return;
+                }
+            } catch (LinkLostException e) {
+                drop();
+                if (!said) {
+                    library.say(e.getMessage() + "; the program runs on, and the agent is tried again");
+                    said = true;
+                }
+            } catch (IOException e) {
+                // A refusal is for good: another secret, another version, an epoch that is over.
+                drop();
+                library.say("the agent refuses this process, which runs on without checkpoints: " + e.getMessage());
+                return;
+            }
+        }
+    }
+
+    private void drop() {
+        final RankLink lost = link;
+        link = null;
+        if (lost != null) {
+            lost.close();
+        }
+    }
+
+    private RankLink connect(final Path agent, final RankHello.State state, final long at, final Duration deadline)
+            throws IOException {
+        return RankLink.connect(agent, new RankHello(uid, library.processId(), treeRootPid, program, at, state),
+                deadline);
+    }
+
+    private void checkpoint(final CheckpointRequest request) throws IOException {
+        epoch = request.epoch();
+        final RealObjects realObjects = new RealObjects(library, backend, model, queuePairs);
+        final Reattach reattach = new Reattach(library, backend, model, queuePairs, keyMaps, realObjects, timings);
+        link = new Checkpoint(library, backend, model, reattach, realObjects, timings, this, link, request).run();
+        newcomer &= model.book().isEmpty();
+    }
+
+    @Override
+    public void awaitAddressBook() {
+        final long end = System.nanoTime() + BOOK_DEADLINE.toNanos();
+        while (newcomer) {
+            final RankLink current = link;
+            try {
+                final AddressBook book = current == null ? null : Newcomer.read(current, epoch);
+                if (book != null) {
+                    model.book(book);
+                    newcomer = false;
+                    return;
+                }
+            } catch (LinkLostException e) {
+                // The link is made again, as long as there is time.
+                timings.note(e.getMessage());
+            } catch (IOException e) {
+                throw new VerbsException(VerbsErrno.EIO, "the ids of the job cannot be read: " + e.getMessage());
+            }
+            if (System.nanoTime() > end) {
+                library.say("waited " + BOOK_DEADLINE.toSeconds() + " s for the agent to tell the ids of the job; "
+                        + "goes on without");
+                newcomer = false;
+                return;
+            }
+            LockSupport.parkNanos(POLL_NANOS);
+        }
+    }
+
+    @Override
+    public RankLink reconnect(final Path agent, final long at, final Duration deadline) throws IOException {
+        socket = agent;
+        for (;;) {
+            try {
+                final RankLink connected = connect(agent, RankHello.State.REATTACHING, at, deadline);
+                link = connected;
+                return connected;
+            } catch (LinkLostException e) {
+                // The gate is closed and nothing is behind it: there is nothing else to do but to go on trying.
+                library.say(e.getMessage() + "; this process waits for its agent");
+            }
+        }
+    }
+
+    @Override
+    public Path socket() {
+        return socket;
+    }
+
+    /** The process ends normally: leaves word of its queue pairs, whose peers may live on. */
+    @Override
+    public void exit(final int status) {
+        final RankLink current = link;
+        if (current == null) {
+            return;
+        }
+        try {
+            for (final Context context : model.contexts.inOrder()) {
+                Ports.ensure(backend, context, model.masks);
+            }
+            current.publish(PeerTable.lastWords(model, current.rank()));
+            current.goodbye(status);
+        } catch (IOException | RuntimeException e) {
+            library.say("the agent did not hear the goodbye: " + e.getMessage());
+        }
+    }
+}

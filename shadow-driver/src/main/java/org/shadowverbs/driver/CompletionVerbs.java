@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.abi.sv_cq_spec;
+import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/** Completion channels and completion queues. */
+final class CompletionVerbs {
+    /** What an ibv_wc holds; an extended queue is served from those. */
+    private static final long STANDARD_FIELDS = verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM()
+            | verbs_h.IBV_WC_EX_WITH_QP_NUM() | verbs_h.IBV_WC_EX_WITH_SRC_QP() | verbs_h.IBV_WC_EX_WITH_SLID()
+            | verbs_h.IBV_WC_EX_WITH_SL() | verbs_h.IBV_WC_EX_WITH_DLID_PATH_BITS();
+    /** Hints that may be ignored. */
+    private static final int HARMLESS_FLAGS = verbs_h.IBV_CREATE_CQ_ATTR_SINGLE_THREADED()
+            | verbs_h.IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN();
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+
+    CompletionVerbs(final Native library, final Backend backend, final Model model) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+    }
+
+    long createChannel(final long vcontext) {
+        final Context context = model.contexts.get(vcontext);
+        final long real = backend.createChannel(context.real);
+        final long virtual = library.channelAlloc(vcontext);
+        final int err = virtual == 0 ? VerbsErrno.ENOMEM : library.channelBind(virtual, real);
+        if (err != 0) {
+            backend.destroyChannel(real);
+            if (virtual != 0) {
+                library.channelFree(virtual);
+            }
+            throw new VerbsException(err);
+        }
+        model.channels.add(new Channel(virtual, real, context));
+        return virtual;
+    }
+
+    int destroyChannel(final long vchannel) {
+        final Channel channel = model.channels.get(vchannel);
+        synchronized (channel) {
+            for (final Cq cq : model.cqs.inOrder()) {
+                if (cq.channel == channel) {
+                    return VerbsErrno.EBUSY;
+                }
+            }
+            library.channelBind(vchannel, 0);
+            final int err = backend.destroyChannel(channel.real);
+            if (err != 0) {
+                library.channelBind(vchannel, channel.real);
+                return err;
+            }
+            channel.real = 0;
+            model.channels.remove(channel);
+            library.channelFree(vchannel);
+            return 0;
+        }
+    }
+
+    long createCq(final long vcontext, final int cqe, final long cqContext, final long vchannel, final int vector) {
+        return create(vcontext, cqe, cqContext, vchannel, vector, false, 0);
+    }
+
+    long createCqEx(final long vcontext, final MemorySegment attr) {
+        final long fields = ibv_cq_init_attr_ex.wc_flags(attr);
+        if ((fields & ~STANDARD_FIELDS) != 0) {
+            throw VerbsException.unsupported("ibv_create_cq_ex with wc_flags 0x"
+                    + Long.toHexString(fields & ~STANDARD_FIELDS));
+        }
+        final int mask = ibv_cq_init_attr_ex.comp_mask(attr);
+        if ((mask & ~verbs_h.IBV_CQ_INIT_ATTR_MASK_FLAGS()) != 0
+                || mask != 0 && (ibv_cq_init_attr_ex.flags(attr) & ~HARMLESS_FLAGS) != 0) {
+            throw VerbsException.unsupported("ibv_create_cq_ex with a parent domain or flags");
+        }
+        return create(vcontext, ibv_cq_init_attr_ex.cqe(attr), ibv_cq_init_attr_ex.cq_context(attr).address(),
+                ibv_cq_init_attr_ex.channel(attr).address(), ibv_cq_init_attr_ex.comp_vector(attr), true, fields);
+    }
+
+    private long create(final long vcontext, final int cqe, final long cqContext, final long vchannel,
+            final int vector, final boolean extended, final long fields) {
+        final Context context = model.contexts.get(vcontext);
+        final Channel channel = vchannel == 0 ? null : model.channels.get(vchannel);
+        if (cqe < 1) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        final long virtual = library.cqAlloc(vcontext);
+        if (virtual == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM);
+        }
+        long real = 0;
+        try (Arena arena = Arena.ofConfined()) {
+            // The real queue's context is the virtual queue: so its events find their way.
+            real = backend.createCq(context.real, cqe + Cq.ROOM, virtual, channel == null ? 0 : channel.real, vector);
+            final MemorySegment spec = sv_cq_spec.allocate(arena);
+            sv_cq_spec.channel(spec, MemorySegment.ofAddress(vchannel));
+            sv_cq_spec.cq_context(spec, MemorySegment.ofAddress(cqContext));
+            sv_cq_spec.cqe(spec, cqe);
+            sv_cq_spec.extended(spec, extended ? 1 : 0);
+            sv_cq_spec.wc_flags(spec, fields);
+            ContextVerbs.check(library.cqOpen(virtual, spec));
+            ContextVerbs.check(library.cqBind(virtual, real));
+        } catch (RuntimeException e) {
+            if (real != 0) {
+                library.cqBind(virtual, 0);
+                backend.destroyCq(real);
+            }
+            library.cqFree(virtual);
+            throw e;
+        }
+        model.cqs.add(new Cq(virtual, real, context, channel, vector, cqe));
+        return virtual;
+    }
+
+    int resizeCq(final long vcq, final int cqe) {
+        final Cq cq = model.cqs.get(vcq);
+        synchronized (cq) {
+            final int err = cqe < 1 ? VerbsErrno.EINVAL : backend.resizeCq(cq.real, cqe + Cq.ROOM);
+            if (err == 0) {
+                cq.cqe = cqe;
+                library.cqResized(vcq, cqe);
+            }
+            return err;
+        }
+    }
+
+    int destroyCq(final long vcq) {
+        final Cq cq = model.cqs.get(vcq);
+        synchronized (cq) {
+            final int err = backend.destroyCq(cq.real);
+            if (err == 0) {
+                cq.real = 0;
+                model.cqs.remove(cq);
+                library.cqFree(vcq);
+            }
+            return err;
+        }
+    }
+}

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.bindings.abi.sv_bookmark;
+import org.shadowverbs.bindings.abi.sv_sent;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/**
+ * Brings every connection of this rank to where nothing moves that can move: in rounds, each of which empties the
+ * completion queues, lets {@link DrainPolicy} decide about every queue pair, carries that out, and tells the peers.
+ */
+final class Drain {
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final List<Connection> connections;
+    private final int rank;
+    /** The beginning of the keys that bookmarks are published under. */
+    private final String scope;
+    private final Arena arena = Arena.ofConfined();
+    private final MemorySegment bookmark = sv_bookmark.allocate(arena);
+    private final MemorySegment sent = sv_sent.allocate(arena);
+    private final Map<Cq, Integer> ownRequests = new HashMap<Cq, Integer>();
+    /** Something was done, or seen, since the last round. */
+    private boolean moved;
+
+    Drain(final Native library, final Backend backend, final Model model, final List<Connection> connections,
+            final int rank, final String scope) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.connections = connections;
+        this.rank = rank;
+        this.scope = scope;
+        for (final Connection c : connections) {
+            c.said = null;
+        }
+    }
+
+    /** One round, with what the peers said in the one before. */
+    void round(final Map<String, byte[]> found) throws Refusal {
+        moved = false;
+        hear(found);
+        emptyCompletionQueues();
+        for (final Connection c : connections) {
+            c.end.bookmark = read(c.qp);
+        }
+        countOwnRequests();
+        for (final Connection c : connections) {
+            // Retries for a receive that is not there may run out at any time, also of a settled queue pair.
+            if (!c.settled() || c.end.bookmark.inError()) {
+                settle(c);
+            }
+            serve(c);
+        }
+    }
+
+    boolean settled() {
+        for (final Connection c : connections) {
+            if (!c.settled()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    /** Whether both ends of each connection are settled: this rank need not stay for anybody. */
+    boolean settledOnBothSides() {
+        for (final Connection c : connections) {
+            if (!c.settled() || c.pairing == Pairing.CONNECTED && (c.heard == null || !c.heard.settled)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    boolean moved() {
+        return moved;
+    }
+
+    /** What the peers are to know after this round: what has changed. */
+    Map<String, byte[]> published() {
+        final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
+        for (final Connection c : connections) {
+            if (c.pairing != Pairing.CONNECTED) {
+                continue;
+            }
+            final byte[] bytes = record(c).encode();
+            if (!java.util.Arrays.equals(bytes, c.said)) {
+                c.said = bytes;
+                values.put(DrainRecord.key(scope, rank, c.qp.sequence), bytes);
+            }
+        }
+        return values;
+    }
+
+    /** The peers of all connections: also one that is settled may yet have to do something for its peer. */
+    Set<String> wanted() {
+        final Set<String> keys = new HashSet<String>();
+        for (final Connection c : connections) {
+            if (c.pairing == Pairing.CONNECTED) {
+                keys.add(DrainRecord.key(scope, c.peer.rank, c.peer.sequence));
+            }
+        }
+        return keys;
+    }
+
+    /** What is waited for, for the message of a deadline. */
+    String waitingFor() {
+        int n = 0;
+        String first = "";
+        for (final Connection c : connections) {
+            if (!c.settled() && n++ == 0) {
+                first = c.name() + " waits for " + c.decision.why;
+            }
+        }
+        return n > 1 ? first + ", and " + (n - 1) + " more" : first;
+    }
+
+    void close() {
+        arena.close();
+    }
+
+    private void hear(final Map<String, byte[]> found) {
+        for (final Connection c : connections) {
+            final byte[] bytes = c.pairing != Pairing.CONNECTED ? null
+                    : found.get(DrainRecord.key(scope, c.peer.rank, c.peer.sequence));
+            if (bytes != null) {
+                c.heard = DrainRecord.decode(bytes);
+            }
+        }
+    }
+
+    private void emptyCompletionQueues() throws Refusal {
+        for (final Cq cq : model.cqs.inOrder()) {
+            final int n = library.cqDrain(cq.virtual);
+            if (n < 0) {
+                throw new Refusal("a completion queue cannot be drained: " + VerbsErrno.name(-n));
+            }
+            moved |= n > 0;
+        }
+    }
+
+    private Bookmark read(final Qp qp) {
+        library.qpBookmark(qp.virtual, bookmark);
+        return Bookmark.of(bookmark);
+    }
+
+    /** Markers and landings on their way, by completion queue: no more than there is room for. */
+    private void countOwnRequests() {
+        ownRequests.clear();
+        for (final Connection c : connections) {
+            if (c.end.bookmark.marker == Bookmark.MARKER_POSTED) {
+                count(c.qp.sendCq, 1);
+            }
+            if (c.end.bookmark.landings > 0) {
+                count(c.qp.receiveCq, c.end.bookmark.landings);
+            }
+        }
+    }
+
+    private int count(final Cq cq, final int more) {
+        final Integer before = ownRequests.get(cq);
+        final int n = (before == null ? 0 : before) + more;
+        ownRequests.put(cq, n);
+        return n;
+    }
+
+    private boolean takeRoom(final Cq cq) {
+        return count(cq, 1) <= Cq.ROOM;
+    }
+
+    /** Decides and acts until only the peer or the network can bring news. */
+    private void settle(final Connection c) throws Refusal {
+        c.end.state = c.qp.attributes.state();
+        c.end.hardwareError = hardwareError(c);
+        c.end.roundsInError = c.end.bookmark.inError() ? c.end.roundsInError + 1 : 0;
+        final NativeSendLog log = new NativeSendLog(c.qp, c.end);
+        for (;;) {
+            c.decision = DrainPolicy.decide(c.end, c.pairing, c.heard, log);
+            switch (c.decision.action) {
+                case RETIRE:
+                    check(c, "retire", library.qpRetire(c.qp.virtual, c.decision.position));
+                    break;
+                case WITHDRAW:
+                    c.end.withdrawn = true;
+                    check(c, "withdraw", library.qpErrorsWithdraw(c.qp.virtual));
+                    break;
+                case DELIVER:
+                    c.qp.attributes.failed();
+                    c.end.state = c.qp.attributes.state();
+                    check(c, "deliver", library.qpErrorsDeliver(c.qp.virtual));
+                    break;
+                case FAIL_AFTERWARDS:
+                    library.say(c.name() + ": " + c.decision.why + "; it will report an error");
+                    c.end.failAfterwards = true;
+                    break;
+                case MARKER:
+                    postMarker(c);
+                    return;
+                case REFUSE:
+                    throw new Refusal(c.name() + ": " + c.decision.why);
+                default:
+                    return;
+            }
+            moved = true;
+            c.end.bookmark = read(c.qp);
+            log.forget();
+        }
+    }
+
+    private void postMarker(final Connection c) throws Refusal {
+        if (!takeRoom(c.qp.sendCq)) {
+            return;
+        }
+        final int err = library.qpPostMarker(c.qp.virtual);
+        if (err == VerbsErrno.ENOMEM || err == VerbsErrno.EBUSY) {
+            return; // the next round tries again
+        }
+        check(c, "post a marker", err);
+        moved = true;
+    }
+
+    /** What the peer needs of this end. */
+    private void serve(final Connection c) throws Refusal {
+        if (c.pairing != Pairing.CONNECTED) {
+            return;
+        }
+        if (DrainPolicy.grants(c.heard, c.granted)) {
+            allowRemoteWrites(c);
+            c.granted = true;
+            moved = true;
+        }
+        if (DrainPolicy.lands(c.end.bookmark, c.heard) && takeRoom(c.qp.receiveCq)) {
+            check(c, "post a landing of " + c.heard.landingLength + " bytes",
+                    library.qpPostLanding(c.qp.virtual, c.heard.landingLength));
+            c.end.bookmark = read(c.qp);
+            moved = true;
+        }
+    }
+
+    /** A queue pair in RTR cannot change its access flags, but on the way to RTS. */
+    private void allowRemoteWrites(final Connection c) throws Refusal {
+        try (Arena frame = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(frame);
+            int mask = verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_ACCESS_FLAGS();
+            ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_RTS());
+            ibv_qp_attr.qp_access_flags(attr, c.qp.attributes.accessFlags() | verbs_h.IBV_ACCESS_REMOTE_WRITE());
+            if (c.qp.attributes.state() == verbs_h.IBV_QPS_RTR()) {
+                mask |= verbs_h.IBV_QP_TIMEOUT() | verbs_h.IBV_QP_RETRY_CNT() | verbs_h.IBV_QP_RNR_RETRY()
+                        | verbs_h.IBV_QP_SQ_PSN() | verbs_h.IBV_QP_MAX_QP_RD_ATOMIC();
+                ibv_qp_attr.timeout(attr, (byte) 14);
+                ibv_qp_attr.retry_cnt(attr, (byte) 7);
+                ibv_qp_attr.rnr_retry(attr, (byte) 7);
+            }
+            check(c, "allow remote writes", backend.modifyQp(c.qp.real, attr, mask));
+        }
+    }
+
+    private boolean hardwareError(final Connection c) throws Refusal {
+        if (c.end.state <= verbs_h.IBV_QPS_INIT() || c.end.state == verbs_h.IBV_QPS_ERR()) {
+            return false;
+        }
+        try (Arena frame = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(frame);
+            check(c, "query", backend.queryQp(c.qp.real, attr, verbs_h.IBV_QP_STATE(),
+                    ibv_qp_init_attr.allocate(frame)));
+            return ibv_qp_attr.qp_state(attr) == verbs_h.IBV_QPS_ERR();
+        }
+    }
+
+    private static void check(final Connection c, final String what, final int err) throws Refusal {
+        if (err != 0) {
+            throw new Refusal(c.name() + ": cannot " + what + ": " + VerbsErrno.name(err));
+        }
+    }
+
+    private static DrainRecord record(final Connection c) {
+        final Bookmark b = c.end.bookmark;
+        final boolean lands = c.decision.action == DrainPolicy.Action.ASK_LANDING;
+        return new DrainRecord(b.received, b.receives, b.landings,
+                c.qp.attributes.state() == verbs_h.IBV_QPS_ERR(), c.end.withdrawn || c.end.failAfterwards,
+                c.end.undecided(), c.decision.action == DrainPolicy.Action.ASK_MARKER, c.granted,
+                c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0);
+    }
+
+    /** The C side's log, one entry at a time. */
+    private final class NativeSendLog implements DrainPolicy.SendLog {
+        private final Qp qp;
+        private final DrainPolicy.End end;
+        private long at = -1;
+
+        NativeSendLog(final Qp qp, final DrainPolicy.End end) {
+            this.qp = qp;
+            this.end = end;
+        }
+
+        void forget() {
+            at = -1;
+        }
+
+        private MemorySegment entry(final long position) {
+            if (at != position) {
+                final int err = library.qpSent(qp.virtual, position, sent);
+                if (err != 0) {
+                    throw new IllegalStateException(qp.name() + ": position " + position + " is not in the log");
+                }
+                at = position;
+            }
+            return sent;
+        }
+
+        @Override
+        public int opcode(final long position) {
+            return sv_sent.opcode(entry(position));
+        }
+
+        @Override
+        public boolean signaled(final long position) {
+            return sv_sent.signaled(entry(position)) != 0;
+        }
+
+        @Override
+        public long ordinal(final long position) {
+            final int low = sv_sent.ordinal(entry(position));
+            // The log keeps the lower half; no ordinal is more than a queue's size behind the last.
+            return low == 0 ? 0 : end.bookmark.consumers - (end.bookmark.consumers - low & 0xffff_ffffL);
+        }
+
+        @Override
+        public long length(final long position) {
+            return sv_sent.length(entry(position));
+        }
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+/**
+ * Decides what one end of a reliable connection does next in the drain: from what it knows of itself and what the peer
+ * said last, without effects. Both gates are closed, so what the applications have posted does not change any more.
+ *
+ * <p>What is settled: each request in the send log either is retired, because it is known to have taken effect, or
+ * cannot take effect, because it is, or stands behind, a consumer for which the peer has no receive. Reliable connections
+ * execute in order (IBTA volume 1, 9.7), so a consumer that the peer has counted proves everything before it executed
+ * there; of READs and atomics the answer must have come back, too, which only a completion proves.
+ */
+final class DrainPolicy {
+    /** {@code enum ibv_wc_status}. */
+    static final int RETRY_EXC_ERR = 12;
+    static final int RNR_RETRY_EXC_ERR = 13;
+    /** {@code enum ibv_wr_opcode}. */
+    static final int RDMA_WRITE = 0;
+    static final int RDMA_WRITE_WITH_IMM = 1;
+    static final int SEND = 2;
+    static final int SEND_WITH_IMM = 3;
+    /** {@code enum ibv_qp_state}. */
+    private static final int INIT = 1;
+    private static final int ERR = 6;
+
+    enum Action {
+        /** Nothing can be done now; the next round brings news. */
+        WAIT,
+        /** Nothing that was posted here can still take effect without being known to. */
+        SETTLED,
+        /** All requests before {@link Decision#position} have taken effect. */
+        RETIRE,
+        /** Ask the peer to allow remote writes. */
+        ASK_MARKER,
+        /** Post the marker. */
+        MARKER,
+        /** Ask the peer for a landing. */
+        ASK_LANDING,
+        /** Kept errors were caused by the checkpoint: take them back. */
+        WITHDRAW,
+        /** Kept errors are the application's own, and the queue pair has failed. */
+        DELIVER,
+        /** The connection failed through the checkpoint with an atomic in doubt: the application gets an error. */
+        FAIL_AFTERWARDS,
+        /** The checkpoint cannot go on. */
+        REFUSE
+    }
+
+    /** What to do, and for messages why. */
+    static final class Decision {
+        final Action action;
+        final long position;
+        final long ordinal;
+        final long length;
+        final String why;
+
+        private Decision(final Action action, final long position, final long ordinal, final long length,
+                final String why) {
+            this.action = action;
+            this.position = position;
+            this.ordinal = ordinal;
+            this.length = length;
+            this.why = why;
+        }
+
+        static Decision of(final Action action, final String why) {
+            return new Decision(action, 0, 0, 0, why);
+        }
+    }
+
+    /** The send log between retired and posted. */
+    interface SendLog {
+        int opcode(long position);
+
+        boolean signaled(long position);
+
+        /** Among the posted consumers, from 1; 0: consumes no receive. */
+        long ordinal(long position);
+
+        long length(long position);
+    }
+
+    /** One end, as it knows itself. */
+    static final class End {
+        /** {@code enum ibv_qp_state}: as the application set it, or ERR once the error is the application's. */
+        int state;
+        Bookmark bookmark;
+        /** The hardware has the queue pair in the error state. */
+        boolean hardwareError;
+        boolean withdrawn;
+        boolean failAfterwards;
+        /** For how many rounds a kept error has been known: the peer's word on why comes up to two rounds later. */
+        int roundsInError;
+
+        /** Failed for another reason than that the peer does not answer, and it is not settled whose doing it is. */
+        boolean undecided() {
+            return (bookmark.inError() || hardwareError) && bookmark.sendError != RETRY_EXC_ERR && !withdrawn
+                    && !failAfterwards && state != ERR;
+        }
+    }
+
+    private DrainPolicy() {
+    }
+
+    /** @param peer what the other end said last; null when it said nothing, or does not exist */
+    static Decision decide(final End own, final Pairing pairing, final DrainRecord peer, final SendLog log) {
+        final Bookmark b = own.bookmark;
+        if (own.state == ERR) {
+            return decideInError(b);
+        }
+        if (own.state <= INIT) {
+            return Decision.of(Action.SETTLED, "");
+        }
+        if (own.failAfterwards) {
+            return b.inError() ? Decision.of(Action.WITHDRAW, "") : Decision.of(Action.SETTLED, "");
+        }
+        if (b.inError() || own.hardwareError && !own.withdrawn) {
+            return decideAboutErrors(own, pairing, peer);
+        }
+        if (pairing == Pairing.GONE || pairing == Pairing.UNREADY) {
+            return Decision.of(Action.SETTLED, "");
+        }
+        if (peer == null) {
+            return Decision.of(Action.WAIT, "the peer's bookmark");
+        }
+        if (peer.dead || peer.withdrawn) {
+            return decideTowardsDeadPeer(own, peer, log);
+        }
+        if (own.withdrawn) {
+            return decideWithdrawn(b, peer, log);
+        }
+        return decideHealthy(b, peer, log);
+    }
+
+    /** The queue pair is in ERR: everything is flushed. */
+    private static Decision decideInError(final Bookmark b) {
+        if (b.inError()) {
+            return Decision.of(Action.DELIVER, "");
+        }
+        if (b.retired == b.posted && b.receives == 0) {
+            return Decision.of(Action.SETTLED, "");
+        }
+        return Decision.of(Action.WAIT, "the flush of a queue pair in the error state");
+    }
+
+    private static Decision decideAboutErrors(final End own, final Pairing pairing, final DrainRecord peer) {
+        final Bookmark b = own.bookmark;
+        if (own.withdrawn) {
+            return Decision.of(Action.WITHDRAW, ""); // what is flushed behind
+        }
+        if (b.sendError == 0 && b.posted > b.retired) {
+            // Receives are flushed and the state has changed, but the cause is not in the completion queue yet.
+            return Decision.of(Action.WAIT, "the cause of an error");
+        }
+        if (b.sendError == RNR_RETRY_EXC_ERR || b.sendError == RETRY_EXC_ERR && (pairing == Pairing.UNREADY
+                || pairing == Pairing.CONNECTED && peer != null && peer.withdrawn)) {
+            // The messages received before are all counted only when the receives behind them are flushed.
+            return b.recvError == 0 && b.receives + b.landings > 0
+                    ? Decision.of(Action.WAIT, "the flush of the receive queue") : Decision.of(Action.WITHDRAW, "");
+        }
+        if (b.sendError == RETRY_EXC_ERR && pairing == Pairing.CONNECTED) {
+            if (own.roundsInError < 3 || peer != null && peer.undecided) {
+                return Decision.of(Action.WAIT, "whether the peer failed through the checkpoint");
+            }
+        }
+        return Decision.of(Action.DELIVER, "");
+    }
+
+    /** Its first withdrawn request, at {@code retired}, took no effect, and all before did. */
+    private static Decision decideWithdrawn(final Bookmark b, final DrainRecord peer, final SendLog log) {
+        return peer.received < consumersRetired(b, log) ? Decision.of(Action.WAIT, "the peer's count of messages")
+                : Decision.of(Action.SETTLED, "");
+    }
+
+    private static long consumersRetired(final Bookmark b, final SendLog log) {
+        for (long p = b.retired; p < b.posted; p++) {
+            if (log.ordinal(p) != 0) {
+                return log.ordinal(p) - 1;
+            }
+        }
+        return b.consumers;
+    }
+
+    /**
+     * Nobody answers any more. What the peer has counted took effect, and what is behind a message that it has not
+     * counted did not. In between there may be requests that nobody knows of: WRITEs and READs can be done again; an
+     * atomic must not be, nor a message that the peer has counted and that stands behind a READ without its answer.
+     */
+    private static Decision decideTowardsDeadPeer(final End own, final DrainRecord peer, final SendLog log) {
+        final Bookmark b = own.bookmark;
+        final long proven = provenByCount(b, peer.received, log);
+        if (proven > b.retired) {
+            return new Decision(Action.RETIRE, proven, 0, 0, "");
+        }
+        if (!peer.dead) {
+            for (long p = b.retired; p < b.posted && log.ordinal(p) <= peer.received; p++) {
+                if (isAtomic(log.opcode(p)) || log.ordinal(p) != 0) {
+                    return Decision.of(Action.FAIL_AFTERWARDS,
+                            "a request is in doubt, because the connection failed while the checkpoint began");
+                }
+            }
+        }
+        return Decision.of(Action.SETTLED, "");
+    }
+
+    private static Decision decideHealthy(final Bookmark b, final DrainRecord peer, final SendLog log) {
+        // The first blocked consumer; nothing from there on can take effect.
+        long end = b.retired;
+        boolean signaled = false;
+        boolean answers = false;
+        while (end < b.posted && log.ordinal(end) <= peer.capacity()) {
+            signaled |= log.signaled(end);
+            answers |= isAnswered(log.opcode(end));
+            end++;
+        }
+        if (b.marker == Bookmark.MARKER_POSTED) {
+            return Decision.of(Action.WAIT, "the marker");
+        }
+        if (b.marker == Bookmark.MARKER_FAILED) {
+            return Decision.of(Action.REFUSE, "the marker failed");
+        }
+        if (end == b.retired) {
+            // A completion may have come before the word of the landing that made it possible.
+            return peer.received < Math.max(consumersRetired(b, log), Math.min(b.consumers, peer.capacity()))
+                    ? Decision.of(Action.WAIT, "the peer's count of messages") : Decision.of(Action.SETTLED, "");
+        }
+        if (signaled) {
+            return Decision.of(Action.WAIT, "completions");
+        }
+        final long proven = provenByCount(b, peer.received, log);
+        if (proven > b.retired) {
+            return new Decision(Action.RETIRE, proven, 0, 0, "");
+        }
+        if (!answers && log.ordinal(end - 1) != 0) {
+            return Decision.of(Action.WAIT, "the peer's count of messages");
+        }
+        if (end == b.posted) {
+            return peer.granted ? Decision.of(Action.MARKER, "") : Decision.of(Action.ASK_MARKER, "a marker");
+        }
+        final boolean write = log.opcode(end) == RDMA_WRITE_WITH_IMM;
+        return new Decision(Action.ASK_LANDING, end, log.ordinal(end), write ? 0 : log.length(end), "a landing");
+    }
+
+    /** The position behind the last request that the peer's count of messages proves to have taken effect. */
+    private static long provenByCount(final Bookmark b, final long received, final SendLog log) {
+        long proven = b.retired;
+        for (long p = b.retired; p < b.posted; p++) {
+            if (isAnswered(log.opcode(p)) || log.ordinal(p) > received) {
+                break;
+            }
+            if (log.ordinal(p) != 0) {
+                proven = p + 1;
+            }
+        }
+        return proven;
+    }
+
+    /** READs, atomics, and whatever else may be: what is not just sent. */
+    private static boolean isAnswered(final int opcode) {
+        return opcode > SEND_WITH_IMM;
+    }
+
+    /** All but the READ among the requests with an answer. */
+    private static boolean isAtomic(final int opcode) {
+        return opcode > SEND_WITH_IMM + 1;
+    }
+
+    /** Whether this end is to allow remote writes. */
+    static boolean grants(final DrainRecord peer, final boolean granted) {
+        return peer != null && peer.wantsMarker && !granted;
+    }
+
+    /** Whether this end is to post a landing: the next message to arrive is the one that was asked for. */
+    static boolean lands(final Bookmark own, final DrainRecord peer) {
+        return peer != null && peer.landingOrdinal != 0 && own.receives == 0 && own.landings == 0
+                && own.received + 1 == peer.landingOrdinal;
+    }
+}

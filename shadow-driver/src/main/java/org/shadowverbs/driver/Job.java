@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+/** What the control verbs need of the job that this process belongs to. */
+interface Job {
+    /**
+     * Returns when {@link Model#book} is good for connecting a queue pair. That is at once, but for a process that has
+     * joined a job which was re-attached before: its peers' ids may be carried over, and it must hear of them first.
+     */
+    void awaitAddressBook();
+
+    /** The process is about to end normally. */
+    void exit(int status);
+}

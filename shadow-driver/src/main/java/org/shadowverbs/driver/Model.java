@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.shadowverbs.ids.AddressBook;
+import org.shadowverbs.ids.Gid;
+import org.shadowverbs.ids.IdMasks;
+import org.shadowverbs.ids.QpRecord;
+
+/**
+ * Every resource of this process, by family, in the order of dependence: what stands further down is made of what stands
+ * above. Real objects are made from top to bottom and destroyed from bottom to top.
+ */
+final class Model {
+    final IdMasks masks;
+    final Table<Context> contexts = new Table<Context>("context");
+    final Table<Pd> pds = new Table<Pd>("protection domain");
+    final Table<Mr> mrs = new Table<Mr>("memory region");
+    final Table<Channel> channels = new Table<Channel>("completion channel");
+    final Table<Cq> cqs = new Table<Cq>("completion queue");
+    final Table<Qp> qps = new Table<Qp>("queue pair");
+
+    /** The published ids of the whole job since the last REATTACH. */
+    private volatile AddressBook book = AddressBook.EMPTY;
+    private int sequence;
+    /** Queue pairs destroyed since the last checkpoint while connected: their peers may still be there. */
+    private final List<Tombstone> tombstones = new ArrayList<Tombstone>();
+
+    /** A destroyed queue pair, under the keys that its peer may look it up by. */
+    static final class Tombstone {
+        final Context context;
+        final int port;
+        final int qpNum;
+        final int sequence;
+        final int destQpNum;
+
+        Tombstone(final Qp qp) {
+            context = qp.context();
+            port = qp.attributes.port();
+            qpNum = qp.virtualQpNum;
+            sequence = qp.sequence;
+            destQpNum = qp.attributes.destQpNum();
+        }
+    }
+
+    Model(final IdMasks masks) {
+        this.masks = masks;
+    }
+
+    AddressBook book() {
+        return book;
+    }
+
+    void book(final AddressBook published) {
+        book = published;
+    }
+
+    synchronized int nextSequence() {
+        return sequence++;
+    }
+
+    synchronized void bury(final Qp qp) {
+        tombstones.add(new Tombstone(qp));
+    }
+
+    synchronized List<Tombstone> tombstones() {
+        return new ArrayList<Tombstone>(tombstones);
+    }
+
+    /** After a checkpoint every queue pair whose peer is gone knows it. */
+    synchronized void forgetTombstones() {
+        tombstones.clear();
+    }
+
+    /** Everything that was made of a context that is closed: the application has let go of it. */
+    void forget(final Context context) {
+        for (final Qp qp : qps.inOrder()) {
+            if (qp.context() == context) {
+                qps.remove(qp);
+            }
+        }
+        for (final Cq cq : cqs.inOrder()) {
+            if (cq.context == context) {
+                cqs.remove(cq);
+            }
+        }
+        for (final Channel channel : channels.inOrder()) {
+            if (channel.context == context) {
+                channels.remove(channel);
+            }
+        }
+        for (final Mr mr : mrs.inOrder()) {
+            if (mr.pd.context == context) {
+                mrs.remove(mr);
+            }
+        }
+        for (final Pd pd : pds.inOrder()) {
+            if (pd.context == context) {
+                pds.remove(pd);
+            }
+        }
+        contexts.remove(context);
+    }
+
+    /** What a queue pair tells the job about itself. */
+    QpRecord record(final Qp qp, final int rank) {
+        final QpAttributes a = qp.attributes;
+        final boolean connected = a.connected();
+        return new QpRecord(rank, qp.sequence, qp.virtualQpNum, a.state(), connected ? a.destQpNum() : 0,
+                connected ? a.destLid() : 0, connected ? a.destGid() : Gid.ZERO, a.rnrRetry());
+    }
+}

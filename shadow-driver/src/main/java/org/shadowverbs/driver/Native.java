@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The functions of the preload library, name for name; {@code native/include/shadowverbs.h} says what each does.
+ * Pointers are addresses. What returns an int here returns 0 or an errno value, unless the header says otherwise.
+ */
+interface Native {
+    int abiVersion();
+
+    void driverReady(int err);
+
+    void say(String line);
+
+    /** The array of requests. */
+    MemorySegment mailbox();
+
+    int mailboxTake(int timeoutMillis);
+
+    void mailboxAnswer(int slot);
+
+    void gateAnnounce(boolean on);
+
+    /** @return null, or who is still inside a verb */
+    String gateClose(long timeoutNanos);
+
+    void gateOpen();
+
+    void setMasks(int qpNum, int key, int lid);
+
+    long keymapNew(int[] virtuals, int[] reals);
+
+    void keymapFree(long map);
+
+    long deviceFor(long realDevice);
+
+    long deviceReal(long vdevice);
+
+    void deviceBind(long vdevice, long real);
+
+    long contextAlloc(long vdevice);
+
+    int contextOpen(long vcontext, long real);
+
+    int contextBind(long vcontext, long real);
+
+    void contextSetLkeys(long vcontext, long map);
+
+    void contextFree(long vcontext);
+
+    long pdAlloc(long vcontext);
+
+    void pdBind(long vpd, long real);
+
+    void pdFree(long vpd);
+
+    long mrAlloc(long vpd, long addr, long length, int vlkey, int vrkey);
+
+    void mrBind(long vmr, long real);
+
+    void mrFree(long vmr);
+
+    long channelAlloc(long vcontext);
+
+    int channelBind(long vchannel, long real);
+
+    void channelFree(long vchannel);
+
+    long cqAlloc(long vcontext);
+
+    int cqOpen(long vcq, MemorySegment spec);
+
+    int cqBind(long vcq, long real);
+
+    void cqResized(long vcq, int cqe);
+
+    void cqFree(long vcq);
+
+    long qpAlloc(long vpd);
+
+    int qpOpen(long vqp, MemorySegment spec);
+
+    void qpBind(long vqp, long real);
+
+    void qpState(long vqp, int state);
+
+    void qpPeer(long vqp, int destVqpNum, int destVlid);
+
+    void qpSetRkeys(long vqp, long map);
+
+    void qpFree(long vqp);
+
+    int realQueryPort(long realContext, int port, MemorySegment attr);
+
+    int realQueryDeviceEx(long realContext, MemorySegment attr);
+
+    /** @return the region; 0 with {@link Downcall#errno} */
+    long realRegMr(long realPd, long addr, long length, long iova, int access);
+
+    void qpBookmark(long vqp, MemorySegment bookmark);
+
+    /** @return completions moved, or a negative errno value */
+    int cqDrain(long vcq);
+
+    int qpSent(long vqp, long position, MemorySegment sent);
+
+    int qpRetire(long vqp, long position);
+
+    int qpPostMarker(long vqp);
+
+    int qpPostLanding(long vqp, long length);
+
+    int qpErrorsWithdraw(long vqp);
+
+    int qpErrorsDeliver(long vqp);
+
+    int channelDrain(long vchannel);
+
+    int contextDrain(long vcontext);
+
+    int qpReplayReceives(long vqp, MemorySegment position);
+
+    int qpReplaySends(long vqp, MemorySegment position);
+
+    int qpFail(long vqp);
+
+    /** @return the line without its end; null at end of file */
+    String readLine(int fd);
+
+    /** Opens a FIFO whose other end is open already. */
+    int openForReading(String path);
+
+    void close(int fd);
+
+    int processId();
+
+    /**
+     * Lets this thread, and those it starts from now on, be woken out of a blocking read when another closes the socket:
+     * Java does that by a signal, and the thread that made the JVM had all signals blocked.
+     */
+    void unblockWakeUpSignal();
+}

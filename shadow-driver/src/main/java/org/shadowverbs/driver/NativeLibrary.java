@@ -1,0 +1,449 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import static org.shadowverbs.driver.Downcall.call;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import org.shadowverbs.bindings.abi.shadowverbs_h;
+import org.shadowverbs.bindings.abi.sv_gate_report;
+import org.shadowverbs.bindings.abi.sv_masks;
+import org.shadowverbs.bindings.abi.sv_request;
+
+/** The preload library that this process runs under. */
+@SuppressWarnings("restricted")
+final class NativeLibrary implements Native {
+    private static final int LONGEST_LINE = 2048;
+
+    private static final SymbolLookup LIBRARY = Downcall.library("libshadowverbs.so");
+
+    private static final MemorySegment SV_ABI_VERSION = f("sv_abi_version");
+    private static final MemorySegment SV_DRIVER_READY = f("sv_driver_ready");
+    private static final MemorySegment SV_SAY = f("sv_say");
+    private static final MemorySegment SV_MAILBOX = f("sv_mailbox");
+    private static final MemorySegment SV_MAILBOX_TAKE = f("sv_mailbox_take");
+    private static final MemorySegment SV_MAILBOX_ANSWER = f("sv_mailbox_answer");
+    private static final MemorySegment SV_GATE_ANNOUNCE = f("sv_gate_announce");
+    private static final MemorySegment SV_GATE_CLOSE = f("sv_gate_close");
+    private static final MemorySegment SV_GATE_OPEN = f("sv_gate_open");
+    private static final MemorySegment SV_SET_MASKS = f("sv_set_masks");
+    private static final MemorySegment SV_KEYMAP_NEW = f("sv_keymap_new");
+    private static final MemorySegment SV_KEYMAP_FREE = f("sv_keymap_free");
+    private static final MemorySegment SV_DEVICE_FOR = f("sv_device_for");
+    private static final MemorySegment SV_DEVICE_REAL = f("sv_device_real");
+    private static final MemorySegment SV_DEVICE_BIND = f("sv_device_bind");
+    private static final MemorySegment SV_CONTEXT_ALLOC = f("sv_context_alloc");
+    private static final MemorySegment SV_CONTEXT_OPEN = f("sv_context_open");
+    private static final MemorySegment SV_CONTEXT_BIND = f("sv_context_bind");
+    private static final MemorySegment SV_CONTEXT_SET_LKEYS = f("sv_context_set_lkeys");
+    private static final MemorySegment SV_CONTEXT_FREE = f("sv_context_free");
+    private static final MemorySegment SV_PD_ALLOC = f("sv_pd_alloc");
+    private static final MemorySegment SV_PD_BIND = f("sv_pd_bind");
+    private static final MemorySegment SV_PD_FREE = f("sv_pd_free");
+    private static final MemorySegment SV_MR_ALLOC = f("sv_mr_alloc");
+    private static final MemorySegment SV_MR_BIND = f("sv_mr_bind");
+    private static final MemorySegment SV_MR_FREE = f("sv_mr_free");
+    private static final MemorySegment SV_CHANNEL_ALLOC = f("sv_channel_alloc");
+    private static final MemorySegment SV_CHANNEL_BIND = f("sv_channel_bind");
+    private static final MemorySegment SV_CHANNEL_FREE = f("sv_channel_free");
+    private static final MemorySegment SV_CQ_ALLOC = f("sv_cq_alloc");
+    private static final MemorySegment SV_CQ_OPEN = f("sv_cq_open");
+    private static final MemorySegment SV_CQ_BIND = f("sv_cq_bind");
+    private static final MemorySegment SV_CQ_RESIZED = f("sv_cq_resized");
+    private static final MemorySegment SV_CQ_FREE = f("sv_cq_free");
+    private static final MemorySegment SV_QP_ALLOC = f("sv_qp_alloc");
+    private static final MemorySegment SV_QP_OPEN = f("sv_qp_open");
+    private static final MemorySegment SV_QP_BIND = f("sv_qp_bind");
+    private static final MemorySegment SV_QP_STATE = f("sv_qp_state");
+    private static final MemorySegment SV_QP_PEER = f("sv_qp_peer");
+    private static final MemorySegment SV_QP_SET_RKEYS = f("sv_qp_set_rkeys");
+    private static final MemorySegment SV_QP_FREE = f("sv_qp_free");
+    private static final MemorySegment SV_REAL_QUERY_PORT = f("sv_real_query_port");
+    private static final MemorySegment SV_REAL_QUERY_DEVICE_EX = f("sv_real_query_device_ex");
+    private static final MemorySegment SV_REAL_REG_MR = f("sv_real_reg_mr");
+    private static final MemorySegment SV_QP_BOOKMARK = f("sv_qp_bookmark");
+    private static final MemorySegment SV_CQ_DRAIN = f("sv_cq_drain");
+    private static final MemorySegment SV_QP_SENT = f("sv_qp_sent");
+    private static final MemorySegment SV_QP_RETIRE = f("sv_qp_retire");
+    private static final MemorySegment SV_QP_POST_MARKER = f("sv_qp_post_marker");
+    private static final MemorySegment SV_QP_POST_LANDING = f("sv_qp_post_landing");
+    private static final MemorySegment SV_QP_ERRORS_WITHDRAW = f("sv_qp_errors_withdraw");
+    private static final MemorySegment SV_QP_ERRORS_DELIVER = f("sv_qp_errors_deliver");
+    private static final MemorySegment SV_CHANNEL_DRAIN = f("sv_channel_drain");
+    private static final MemorySegment SV_CONTEXT_DRAIN = f("sv_context_drain");
+    private static final MemorySegment SV_QP_REPLAY_RECEIVES = f("sv_qp_replay_receives");
+    private static final MemorySegment SV_QP_REPLAY_SENDS = f("sv_qp_replay_sends");
+    private static final MemorySegment SV_QP_FAIL = f("sv_qp_fail");
+    private static final MemorySegment SV_READ_LINE = f("sv_read_line");
+
+    private static final MemorySegment OPEN = Downcall.function(Linker.nativeLinker().defaultLookup(), "open");
+    private static final MemorySegment FCNTL = Downcall.function(Linker.nativeLinker().defaultLookup(), "fcntl");
+    private static final MemorySegment CLOSE = Downcall.function(Linker.nativeLinker().defaultLookup(), "close");
+    private static final MemorySegment SIGMASK =
+            Downcall.function(Linker.nativeLinker().defaultLookup(), "pthread_sigmask");
+    private static final MemorySegment GETPID = Downcall.function(Linker.nativeLinker().defaultLookup(), "getpid");
+    private static final int O_NONBLOCK = 04000;
+    private static final int O_CLOEXEC = 02000000;
+    private static final int F_SETFL = 4;
+    private static final int SIG_UNBLOCK = 1;
+    /** SIGRTMAX - 2: what sun.nio.ch.NativeThread sends. */
+    private static final int WAKE_UP_SIGNAL = 62;
+    private static final int SIZEOF_SIGSET = 128;
+
+    private static MemorySegment f(final String name) {
+        return Downcall.function(LIBRARY, name);
+    }
+
+    @Override
+    public int abiVersion() {
+        return (int) call(SV_ABI_VERSION);
+    }
+
+    @Override
+    public void driverReady(final int err) {
+        call(SV_DRIVER_READY, err);
+    }
+
+    @Override
+    public void say(final String line) {
+        try (Arena arena = Arena.ofConfined()) {
+            call(SV_SAY, arena.allocateFrom(line).address());
+        }
+    }
+
+    @Override
+    public MemorySegment mailbox() {
+        return MemorySegment.ofAddress(call(SV_MAILBOX))
+                .reinterpret(sv_request.sizeof() * shadowverbs_h.SV_MAILBOX_SLOTS());
+    }
+
+    @Override
+    public int mailboxTake(final int timeoutMillis) {
+        return (int) call(SV_MAILBOX_TAKE, timeoutMillis);
+    }
+
+    @Override
+    public void mailboxAnswer(final int slot) {
+        call(SV_MAILBOX_ANSWER, slot);
+    }
+
+    @Override
+    public void gateAnnounce(final boolean on) {
+        call(SV_GATE_ANNOUNCE, on ? 1 : 0);
+    }
+
+    @Override
+    public String gateClose(final long timeoutNanos) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment report = sv_gate_report.allocate(arena);
+            final int err = (int) call(SV_GATE_CLOSE, timeoutNanos, report.address());
+            if (err == 0) {
+                return null;
+            }
+            return sv_gate_report.inside(report) + " thread(s) still inside a verb, thread "
+                    + sv_gate_report.tid(report) + " in " + sv_gate_report.verb(report).getString(0);
+        }
+    }
+
+    @Override
+    public void gateOpen() {
+        call(SV_GATE_OPEN);
+    }
+
+    @Override
+    public void setMasks(final int qpNum, final int key, final int lid) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment masks = sv_masks.allocate(arena);
+            sv_masks.qp_num(masks, qpNum);
+            sv_masks.key(masks, key);
+            sv_masks.lid(masks, (short) lid);
+            call(SV_SET_MASKS, masks.address());
+        }
+    }
+
+    @Override
+    public long keymapNew(final int[] virtuals, final int[] reals) {
+        try (Arena arena = Arena.ofConfined()) {
+            return call(SV_KEYMAP_NEW, arena.allocateFrom(ValueLayout.JAVA_INT, virtuals).address(),
+                    arena.allocateFrom(ValueLayout.JAVA_INT, reals).address(), virtuals.length);
+        }
+    }
+
+    @Override
+    public void keymapFree(final long map) {
+        call(SV_KEYMAP_FREE, map);
+    }
+
+    @Override
+    public long deviceFor(final long realDevice) {
+        return call(SV_DEVICE_FOR, realDevice);
+    }
+
+    @Override
+    public long deviceReal(final long vdevice) {
+        return call(SV_DEVICE_REAL, vdevice);
+    }
+
+    @Override
+    public void deviceBind(final long vdevice, final long real) {
+        call(SV_DEVICE_BIND, vdevice, real);
+    }
+
+    @Override
+    public long contextAlloc(final long vdevice) {
+        return call(SV_CONTEXT_ALLOC, vdevice);
+    }
+
+    @Override
+    public int contextOpen(final long vcontext, final long real) {
+        return (int) call(SV_CONTEXT_OPEN, vcontext, real);
+    }
+
+    @Override
+    public int contextBind(final long vcontext, final long real) {
+        return (int) call(SV_CONTEXT_BIND, vcontext, real);
+    }
+
+    @Override
+    public void contextSetLkeys(final long vcontext, final long map) {
+        call(SV_CONTEXT_SET_LKEYS, vcontext, map);
+    }
+
+    @Override
+    public void contextFree(final long vcontext) {
+        call(SV_CONTEXT_FREE, vcontext);
+    }
+
+    @Override
+    public long pdAlloc(final long vcontext) {
+        return call(SV_PD_ALLOC, vcontext);
+    }
+
+    @Override
+    public void pdBind(final long vpd, final long real) {
+        call(SV_PD_BIND, vpd, real);
+    }
+
+    @Override
+    public void pdFree(final long vpd) {
+        call(SV_PD_FREE, vpd);
+    }
+
+    @Override
+    public long mrAlloc(final long vpd, final long addr, final long length, final int vlkey, final int vrkey) {
+        return call(SV_MR_ALLOC, vpd, addr, length, vlkey, vrkey);
+    }
+
+    @Override
+    public void mrBind(final long vmr, final long real) {
+        call(SV_MR_BIND, vmr, real);
+    }
+
+    @Override
+    public void mrFree(final long vmr) {
+        call(SV_MR_FREE, vmr);
+    }
+
+    @Override
+    public long channelAlloc(final long vcontext) {
+        return call(SV_CHANNEL_ALLOC, vcontext);
+    }
+
+    @Override
+    public int channelBind(final long vchannel, final long real) {
+        return (int) call(SV_CHANNEL_BIND, vchannel, real);
+    }
+
+    @Override
+    public void channelFree(final long vchannel) {
+        call(SV_CHANNEL_FREE, vchannel);
+    }
+
+    @Override
+    public long cqAlloc(final long vcontext) {
+        return call(SV_CQ_ALLOC, vcontext);
+    }
+
+    @Override
+    public int cqOpen(final long vcq, final MemorySegment spec) {
+        return (int) call(SV_CQ_OPEN, vcq, spec.address());
+    }
+
+    @Override
+    public int cqBind(final long vcq, final long real) {
+        return (int) call(SV_CQ_BIND, vcq, real);
+    }
+
+    @Override
+    public void cqResized(final long vcq, final int cqe) {
+        call(SV_CQ_RESIZED, vcq, cqe);
+    }
+
+    @Override
+    public void cqFree(final long vcq) {
+        call(SV_CQ_FREE, vcq);
+    }
+
+    @Override
+    public long qpAlloc(final long vpd) {
+        return call(SV_QP_ALLOC, vpd);
+    }
+
+    @Override
+    public int qpOpen(final long vqp, final MemorySegment spec) {
+        return (int) call(SV_QP_OPEN, vqp, spec.address());
+    }
+
+    @Override
+    public void qpBind(final long vqp, final long real) {
+        call(SV_QP_BIND, vqp, real);
+    }
+
+    @Override
+    public void qpState(final long vqp, final int state) {
+        call(SV_QP_STATE, vqp, state);
+    }
+
+    @Override
+    public void qpPeer(final long vqp, final int destVqpNum, final int destVlid) {
+        call(SV_QP_PEER, vqp, destVqpNum, destVlid);
+    }
+
+    @Override
+    public void qpSetRkeys(final long vqp, final long map) {
+        call(SV_QP_SET_RKEYS, vqp, map);
+    }
+
+    @Override
+    public void qpFree(final long vqp) {
+        call(SV_QP_FREE, vqp);
+    }
+
+    @Override
+    public int realQueryPort(final long realContext, final int port, final MemorySegment attr) {
+        return (int) call(SV_REAL_QUERY_PORT, realContext, port, attr.address());
+    }
+
+    @Override
+    public int realQueryDeviceEx(final long realContext, final MemorySegment attr) {
+        return (int) call(SV_REAL_QUERY_DEVICE_EX, realContext, attr.address());
+    }
+
+    @Override
+    public long realRegMr(final long realPd, final long addr, final long length, final long iova, final int access) {
+        return call(SV_REAL_REG_MR, realPd, addr, length, iova, access);
+    }
+
+    @Override
+    public void qpBookmark(final long vqp, final MemorySegment bookmark) {
+        call(SV_QP_BOOKMARK, vqp, bookmark.address());
+    }
+
+    @Override
+    public int cqDrain(final long vcq) {
+        return (int) call(SV_CQ_DRAIN, vcq);
+    }
+
+    @Override
+    public int qpSent(final long vqp, final long position, final MemorySegment sent) {
+        return (int) call(SV_QP_SENT, vqp, position, sent.address());
+    }
+
+    @Override
+    public int qpRetire(final long vqp, final long position) {
+        return (int) call(SV_QP_RETIRE, vqp, position);
+    }
+
+    @Override
+    public int qpPostMarker(final long vqp) {
+        return (int) call(SV_QP_POST_MARKER, vqp);
+    }
+
+    @Override
+    public int qpPostLanding(final long vqp, final long length) {
+        return (int) call(SV_QP_POST_LANDING, vqp, length);
+    }
+
+    @Override
+    public int qpErrorsWithdraw(final long vqp) {
+        return (int) call(SV_QP_ERRORS_WITHDRAW, vqp);
+    }
+
+    @Override
+    public int qpErrorsDeliver(final long vqp) {
+        return (int) call(SV_QP_ERRORS_DELIVER, vqp);
+    }
+
+    @Override
+    public int channelDrain(final long vchannel) {
+        return (int) call(SV_CHANNEL_DRAIN, vchannel);
+    }
+
+    @Override
+    public int contextDrain(final long vcontext) {
+        return (int) call(SV_CONTEXT_DRAIN, vcontext);
+    }
+
+    @Override
+    public int qpReplayReceives(final long vqp, final MemorySegment position) {
+        return (int) call(SV_QP_REPLAY_RECEIVES, vqp, position.address());
+    }
+
+    @Override
+    public int qpReplaySends(final long vqp, final MemorySegment position) {
+        return (int) call(SV_QP_REPLAY_SENDS, vqp, position.address());
+    }
+
+    @Override
+    public int qpFail(final long vqp) {
+        return (int) call(SV_QP_FAIL, vqp);
+    }
+
+    @Override
+    public String readLine(final int fd) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment line = arena.allocate(LONGEST_LINE);
+            final int length = (int) call(SV_READ_LINE, fd, line.address(), LONGEST_LINE);
+            if (length < 0) {
+                throw new VerbsException(-length, "cannot read the verdict: " + VerbsErrno.name(-length));
+            }
+            return length == 0 ? null : line.getString(0);
+        }
+    }
+
+    @Override
+    public int openForReading(final String path) {
+        try (Arena arena = Arena.ofConfined()) {
+            // Not to hang here should the other end be gone; reading is to block.
+            final int fd = (int) call(OPEN, arena.allocateFrom(path).address(), O_NONBLOCK | O_CLOEXEC);
+            if (fd < 0) {
+                final int err = Downcall.errno();
+                throw new VerbsException(err, "cannot open " + path + ": " + VerbsErrno.name(err));
+            }
+            call(FCNTL, fd, F_SETFL, 0);
+            return fd;
+        }
+    }
+
+    @Override
+    public void close(final int fd) {
+        call(CLOSE, fd);
+    }
+
+    @Override
+    public int processId() {
+        return (int) call(GETPID);
+    }
+
+    @Override
+    public void unblockWakeUpSignal() {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment set = arena.allocate(SIZEOF_SIGSET, 8);
+            set.set(ValueLayout.JAVA_LONG, 0, 1L << (WAKE_UP_SIGNAL - 1));
+            call(SIGMASK, SIG_UNBLOCK, set.address(), 0);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.ids.AddressBook;
+import org.shadowverbs.ids.OwnerRecord;
+import org.shadowverbs.ids.RecordReader;
+import org.shadowverbs.ids.RecordWriter;
+
+/**
+ * How a process that joins a running job comes to know which ids of the others are carried over. Every rank says for the
+ * whole job when it begins an epoch, and when it is back at work, then with its ids. A newcomer reads all that, and waits
+ * for those who are in between.
+ */
+final class Newcomer {
+    /** Numbers given after a newcomer's own belong to ranks that came later; a few may have overtaken it. */
+    private static final int OVERTAKEN = 64;
+    private static final Duration LOOKUP_DEADLINE = Duration.ofSeconds(30);
+
+    private Newcomer() {
+    }
+
+    private static String begunKey(final int rank) {
+        return "begun/" + rank;
+    }
+
+    private static String backKey(final int rank) {
+        return "back/" + rank;
+    }
+
+    private static String idsKey(final int rank) {
+        return "ids/" + rank;
+    }
+
+    /** This rank's real objects may be gone soon. */
+    static void begun(final RankLink link, final long epoch) throws IOException {
+        final Map<String, byte[]> values = new HashMap<String, byte[]>();
+        values.put(begunKey(link.rank()), new RecordWriter(8).i64(epoch).toByteArray());
+        link.publish(values);
+    }
+
+    /** @param ids what has become of this rank's ids, or null when they are what they were */
+    static void back(final RankLink link, final long epoch, final OwnerRecord ids) throws IOException {
+        final Map<String, byte[]> values = new HashMap<String, byte[]>();
+        if (ids != null) {
+            values.put(idsKey(link.rank()), ids.encode());
+        }
+        values.put(backKey(link.rank()), new RecordWriter(8).i64(epoch).toByteArray());
+        link.publish(values);
+    }
+
+    /**
+     * @param epoch the last that this process was asked to take part in: who is in that one waits for us
+     * @return the ids of all, or null while somebody is in the midst of an epoch that does not include us
+     */
+    static AddressBook read(final RankLink link, final long epoch) throws IOException {
+        final int end = link.rank() + OVERTAKEN;
+        final Set<String> keys = new LinkedHashSet<String>();
+        for (int rank = 0; rank < end; rank++) {
+            keys.add(begunKey(rank));
+            keys.add(backKey(rank));
+            keys.add(idsKey(rank));
+        }
+        final Map<String, byte[]> found = link.lookup(keys, LOOKUP_DEADLINE);
+        final List<OwnerRecord> owners = new ArrayList<OwnerRecord>();
+        for (int rank = 0; rank < end; rank++) {
+            final long begun = epochOf(found.get(begunKey(rank)));
+            if (begun > epochOf(found.get(backKey(rank))) && begun > epoch) {
+                return null;
+            }
+            if (found.containsKey(idsKey(rank))) {
+                owners.add(OwnerRecord.decode(found.get(idsKey(rank))));
+            }
+        }
+        return new AddressBook(owners);
+    }
+
+    private static long epochOf(final byte[] record) {
+        return record == null ? 0 : new RecordReader(record).i64();
+    }
+}

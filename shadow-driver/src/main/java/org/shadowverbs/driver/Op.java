@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+/** {@code enum sv_op} as constants for switch; a test compares them with the header. */
+final class Op {
+    static final int OPEN_DEVICE = 1;
+    static final int CLOSE_DEVICE = 2;
+    static final int QUERY_DEVICE = 3;
+    static final int QUERY_DEVICE_EX = 4;
+    static final int QUERY_PORT = 5;
+    static final int QUERY_GID = 6;
+    static final int QUERY_GID_EX = 7;
+    static final int QUERY_GID_TABLE = 8;
+    static final int QUERY_PKEY = 9;
+    static final int GET_PKEY_INDEX = 10;
+    static final int ALLOC_PD = 11;
+    static final int DEALLOC_PD = 12;
+    static final int REG_MR = 13;
+    static final int REREG_MR = 14;
+    static final int DEREG_MR = 15;
+    static final int CREATE_COMP_CHANNEL = 16;
+    static final int DESTROY_COMP_CHANNEL = 17;
+    static final int CREATE_CQ = 18;
+    static final int CREATE_CQ_EX = 19;
+    static final int RESIZE_CQ = 20;
+    static final int DESTROY_CQ = 21;
+    static final int CREATE_QP = 22;
+    static final int CREATE_QP_EX = 23;
+    static final int QUERY_QP = 24;
+    static final int MODIFY_QP = 25;
+    static final int DESTROY_QP = 26;
+    static final int CREATE_SRQ = 27;
+    static final int MODIFY_SRQ = 28;
+    static final int QUERY_SRQ = 29;
+    static final int DESTROY_SRQ = 30;
+    static final int CREATE_AH = 31;
+    static final int DESTROY_AH = 32;
+    static final int EXIT = 33;
+
+    private Op() {
+    }
+}

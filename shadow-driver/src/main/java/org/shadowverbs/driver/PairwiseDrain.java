@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.io.IOException;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.shadowverbs.coordinator.client.RankLink;
+
+/**
+ * Finishes a drain that was broken off, when a rank died in the midst for one. There are no rounds of all ranks any more: the
+ * two ends of each connection read each other's bookmarks until both are settled. Without it, what had been sent and not
+ * yet been confirmed when the checkpoint was given up would be sent again.
+ */
+final class PairwiseDrain {
+    private static final Duration LOOKUP_DEADLINE = Duration.ofSeconds(30);
+    private static final long PAUSE_NANOS = 1_000_000;
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final List<Connection> connections;
+
+    PairwiseDrain(final Native library, final Backend backend, final Model model,
+            final List<Connection> connections) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.connections = connections;
+    }
+
+    /** Until all are settled, or the time is over: what is in doubt then reports an error. */
+    void run(final RankLink link, final long epoch, final int seconds) throws Refusal, IOException {
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+        final Drain drain = new Drain(library, backend, model, connections, link.rank(), "p/" + epoch + '/');
+        try {
+            Map<String, byte[]> found = new HashMap<String, byte[]>();
+            for (;;) {
+                drain.round(found);
+                final Map<String, byte[]> values = drain.published();
+                if (!values.isEmpty()) {
+                    link.publish(values);
+                }
+                if (drain.settledOnBothSides()) {
+                    return;
+                }
+                if (System.nanoTime() > end) {
+                    failUnsettled();
+                    return;
+                }
+                LockSupport.parkNanos(PAUSE_NANOS);
+                found = link.lookup(drain.wanted(), LOOKUP_DEADLINE);
+            }
+        } finally {
+            drain.close();
+        }
+    }
+
+    private void failUnsettled() {
+        for (final Connection c : connections) {
+            if (!c.settled()) {
+                library.say(c.name() + " still waits for " + c.decision.why
+                        + "; what it has sent is in doubt, and it will report an error");
+                c.end.failAfterwards = true;
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.ids.Gid;
+import org.shadowverbs.ids.PortIds;
+import org.shadowverbs.ids.QpRecord;
+
+/**
+ * Pairs the queue pairs of the job. Each rank publishes its own under every address that a peer may know them by, and
+ * looks up those that its own are connected to.
+ */
+final class PeerTable {
+    private static final int RESET = 0;
+    private static final int INIT = 1;
+
+    private final Model model;
+    private final int rank;
+    private final List<Connection> connections = new ArrayList<Connection>();
+
+    PeerTable(final Model model, final int rank) {
+        this.model = model;
+        this.rank = rank;
+    }
+
+    /** In order of the queue pairs' creation. */
+    List<Connection> connections() {
+        return connections;
+    }
+
+    /** Takes up the queue pairs that there are now; what is known about those of before stays. */
+    void refresh() {
+        final Map<Qp, Connection> known = new LinkedHashMap<Qp, Connection>();
+        for (final Connection c : connections) {
+            known.put(c.qp, c);
+        }
+        connections.clear();
+        for (final Qp qp : model.qps.inOrder()) {
+            final Connection c = known.get(qp);
+            connections.add(c == null ? new Connection(qp) : c);
+        }
+    }
+
+    /** Of a process that ends: what peers are to find in place of its queue pairs. Those without a port have no peer. */
+    static Map<String, byte[]> lastWords(final Model model, final int rank) {
+        final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
+        bury(values, model, rank);
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.attributes.connected()) {
+                bury(values, new Model.Tombstone(qp), rank);
+            }
+        }
+        return values;
+    }
+
+    private static void bury(final Map<String, byte[]> values, final Model model, final int rank) {
+        for (final Model.Tombstone t : model.tombstones()) {
+            bury(values, t, rank);
+        }
+    }
+
+    private static void bury(final Map<String, byte[]> values, final Model.Tombstone t, final int rank) {
+        put(values, t.context, t.port, new QpRecord(rank, t.sequence, t.qpNum, QpRecord.DESTROYED, t.destQpNum, 0,
+                Gid.ZERO, 0));
+    }
+
+    /** What this rank tells the others about its queue pairs, living and destroyed. */
+    Map<String, byte[]> published() {
+        final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
+        bury(values, model, rank);
+        for (final Connection c : connections) {
+            // A queue pair in RESET has no port yet: it may come to be any.
+            final Context context = c.qp.context();
+            final int state = c.qp.attributes.state();
+            final QpRecord record = model.record(c.qp, rank);
+            if (state == RESET) {
+                for (int port = 1; port <= context.portCount; port++) {
+                    put(values, context, port, record);
+                }
+            } else {
+                put(values, context, c.qp.attributes.port(), record);
+            }
+        }
+        return values;
+    }
+
+    private static void put(final Map<String, byte[]> values, final Context context, final int portNumber,
+            final QpRecord record) {
+        if (context.ports == null || portNumber < 1 || portNumber > context.portCount) {
+            return;
+        }
+        final byte[] bytes = record.encode();
+        final PortIds port = context.port(portNumber);
+        if (port.virtualLid != 0) {
+            for (int path = 0; path < 1 << port.lmc; path++) {
+                values.put(QpRecord.keyByLid(port.virtualLid + path, record.qpNum), bytes);
+            }
+        }
+        for (int i = 0; i < port.gidCount(); i++) {
+            values.put(QpRecord.keyByGid(port.gidAt(i).virtual, record.qpNum), bytes);
+        }
+    }
+
+    /** The keys of the peers. */
+    Set<String> wanted() {
+        final Set<String> keys = new HashSet<String>();
+        for (final Connection c : connections) {
+            if (c.qp.attributes.connected()) {
+                keys.add(model.record(c.qp, rank).destKey());
+            }
+        }
+        return keys;
+    }
+
+    /**
+     * Finds each queue pair's peer in what was published.
+     *
+     * @param ranksHaveLeft some process of the job has ended: a peer that nobody knows may have been its
+     */
+    void pair(final Map<String, byte[]> found, final boolean ranksHaveLeft) {
+        for (final Connection c : connections) {
+            final QpAttributes a = c.qp.attributes;
+            if (!a.connected()) {
+                c.pairing = Pairing.UNCONNECTED;
+                c.peer = null;
+                continue;
+            }
+            final QpRecord own = model.record(c.qp, rank);
+            final byte[] bytes = found.get(own.destKey());
+            c.peer = bytes == null ? null : QpRecord.decode(bytes);
+            c.pairing = c.qp.peerGone ? Pairing.GONE : classify(c.qp, c.peer, ranksHaveLeft);
+            if (c.pairing == Pairing.CONNECTED) {
+                c.qp.wasPaired = true;
+            }
+        }
+    }
+
+    private static Pairing classify(final Qp qp, final QpRecord peer, final boolean ranksHaveLeft) {
+        if (peer == null) {
+            return ranksHaveLeft || qp.wasPaired ? Pairing.GONE : Pairing.OUTSIDE;
+        }
+        if (peer.state == QpRecord.DESTROYED) {
+            return Pairing.GONE;
+        }
+        if (peer.state == RESET || peer.state == INIT) {
+            return Pairing.UNREADY;
+        }
+        final Context context = qp.context();
+        final PortIds port = context.ports == null ? null : context.port(qp.attributes.port());
+        return peer.destQpNum == qp.virtualQpNum && port != null && port.answersTo(peer.destLid, peer.destGid)
+                ? Pairing.CONNECTED : Pairing.GONE;
+    }
+}

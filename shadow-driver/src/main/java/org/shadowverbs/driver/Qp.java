@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+/** A queue pair of the reliable connection service. */
+final class Qp extends Resource {
+    /** Its number in order of creation: with the rank's number its name in the job. */
+    final int sequence;
+    final Pd pd;
+    final Cq sendCq;
+    final Cq receiveCq;
+    final int virtualQpNum;
+    final boolean signalAll;
+    /** The application's, for query_qp. */
+    final long qpContext;
+    /** What the application sees, and what the real queue pair is made anew with (one send request more). */
+    final int maxSendWr;
+    final int maxRecvWr;
+    final int maxSendSge;
+    final int maxRecvSge;
+    final int maxInlineData;
+    /** What modify_qp has set. */
+    final QpAttributes attributes = new QpAttributes();
+    /** The native table of the peer's remote keys, or 0. */
+    long remoteKeyMap;
+    /** The peer's end was destroyed, or its process ended: nobody answers. Until the next reset. */
+    boolean peerGone;
+    /** A peer was found at an earlier checkpoint: should nobody know it now, it has ended. */
+    boolean wasPaired;
+
+    Qp(final long virtual, final long real, final int sequence, final Pd pd, final Cq sendCq, final Cq receiveCq,
+            final int virtualQpNum, final boolean signalAll, final long qpContext, final int maxSendWr,
+            final int maxRecvWr, final int maxSendSge, final int maxRecvSge, final int maxInlineData) {
+        super(virtual, real);
+        this.sequence = sequence;
+        this.pd = pd;
+        this.sendCq = sendCq;
+        this.receiveCq = receiveCq;
+        this.virtualQpNum = virtualQpNum;
+        this.signalAll = signalAll;
+        this.qpContext = qpContext;
+        this.maxSendWr = maxSendWr;
+        this.maxRecvWr = maxRecvWr;
+        this.maxSendSge = maxSendSge;
+        this.maxRecvSge = maxRecvSge;
+        this.maxInlineData = maxInlineData;
+    }
+
+    Context context() {
+        return pd.context;
+    }
+
+    /** For messages. */
+    String name() {
+        return "queue pair 0x" + Integer.toHexString(virtualQpNum);
+    }
+}

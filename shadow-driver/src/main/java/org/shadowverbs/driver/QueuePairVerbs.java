@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.abi.sv_qp_spec;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_cap;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.ids.ExceptionSet;
+
+/** Queue pairs. */
+final class QueuePairVerbs {
+    private static final long SEND_OPERATIONS = verbs_h.IBV_QP_EX_WITH_RDMA_WRITE()
+            | verbs_h.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM() | verbs_h.IBV_QP_EX_WITH_SEND()
+            | verbs_h.IBV_QP_EX_WITH_SEND_WITH_IMM() | verbs_h.IBV_QP_EX_WITH_RDMA_READ()
+            | verbs_h.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP() | verbs_h.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD();
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final Translate translate;
+    private final KeyMaps keyMaps;
+    private final Job job;
+
+    QueuePairVerbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
+            final Job job) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.translate = new Translate(model);
+        this.keyMaps = keyMaps;
+        this.job = job;
+    }
+
+    long create(final long vpd, final MemorySegment init) {
+        return create(vpd, init, false, 0);
+    }
+
+    long createEx(final MemorySegment init) {
+        final int mask = ibv_qp_init_attr_ex.comp_mask(init);
+        final int known = verbs_h.IBV_QP_INIT_ATTR_PD() | verbs_h.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS()
+                | verbs_h.IBV_QP_INIT_ATTR_CREATE_FLAGS();
+        if ((mask & ~known) != 0 || (mask & verbs_h.IBV_QP_INIT_ATTR_CREATE_FLAGS()) != 0
+                && ibv_qp_init_attr_ex.create_flags(init) != 0) {
+            throw VerbsException.unsupported("ibv_create_qp_ex with comp_mask 0x" + Integer.toHexString(mask));
+        }
+        if ((mask & verbs_h.IBV_QP_INIT_ATTR_PD()) == 0) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        final boolean extended = (mask & verbs_h.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS()) != 0;
+        final long operations = extended ? ibv_qp_init_attr_ex.send_ops_flags(init) : 0;
+        if ((operations & ~SEND_OPERATIONS) != 0) {
+            throw VerbsException.unsupported("ibv_create_qp_ex with send_ops_flags 0x"
+                    + Long.toHexString(operations & ~SEND_OPERATIONS));
+        }
+        // The extended struct begins with the fields of the plain one.
+        return create(ibv_qp_init_attr_ex.pd(init).address(), init, extended, operations);
+    }
+
+    private long create(final long vpd, final MemorySegment init, final boolean extended, final long operations) {
+        final int type = ibv_qp_init_attr.qp_type(init);
+        if (type != verbs_h.IBV_QPT_RC()) {
+            throw VerbsException.unsupported(type == verbs_h.IBV_QPT_UC() ? "a queue pair of type UC"
+                    : type == verbs_h.IBV_QPT_UD() ? "a queue pair of type UD" : "a queue pair of type " + type);
+        }
+        if (ibv_qp_init_attr.srq(init).address() != 0) {
+            throw VerbsException.unsupported("a queue pair with a shared receive queue");
+        }
+        final Pd pd = model.pds.get(vpd);
+        final Cq sendCq = model.cqs.get(ibv_qp_init_attr.send_cq(init).address());
+        final Cq receiveCq = model.cqs.get(ibv_qp_init_attr.recv_cq(init).address());
+        final boolean signalAll = ibv_qp_init_attr.sq_sig_all(init) != 0;
+        final long virtual = library.qpAlloc(vpd);
+        if (virtual == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM);
+        }
+        long real = 0;
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
+            fillInit(realInit, virtual, sendCq, receiveCq, signalAll, ibv_qp_init_attr.cap(init));
+            real = createReal(pd, realInit);
+            final MemorySegment cap = ibv_qp_init_attr.cap(realInit);
+            ibv_qp_cap.max_send_wr(cap, ibv_qp_cap.max_send_wr(cap) - 1);
+            final Qp qp = new Qp(virtual, real, model.nextSequence(), pd, sendCq, receiveCq,
+                    pd.context.qpNums.virtualOf(backend.qpNum(real)), signalAll,
+                    ibv_qp_init_attr.qp_context(init).address(), ibv_qp_cap.max_send_wr(cap),
+                    ibv_qp_cap.max_recv_wr(cap), ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_recv_sge(cap),
+                    ibv_qp_cap.max_inline_data(cap));
+            ContextVerbs.check(library.qpOpen(virtual, spec(arena, qp, cap, extended, operations)));
+            library.qpBind(virtual, real);
+            ibv_qp_init_attr.cap(init, cap);
+            model.qps.add(qp);
+            return virtual;
+        } catch (RuntimeException e) {
+            if (real != 0) {
+                backend.destroyQp(real);
+            }
+            library.qpFree(virtual);
+            throw e;
+        }
+    }
+
+    /** Parameters of the real queue pair: it has one send request more, for the drain's marker. */
+    private static void fillInit(final MemorySegment realInit, final long virtual, final Cq sendCq,
+            final Cq receiveCq, final boolean signalAll, final MemorySegment cap) {
+        ibv_qp_init_attr.qp_context(realInit, MemorySegment.ofAddress(virtual));
+        ibv_qp_init_attr.send_cq(realInit, MemorySegment.ofAddress(sendCq.real));
+        ibv_qp_init_attr.recv_cq(realInit, MemorySegment.ofAddress(receiveCq.real));
+        ibv_qp_init_attr.cap(realInit, cap);
+        final MemorySegment realCap = ibv_qp_init_attr.cap(realInit);
+        ibv_qp_cap.max_send_wr(realCap, ibv_qp_cap.max_send_wr(realCap) + 1);
+        ibv_qp_init_attr.qp_type(realInit, verbs_h.IBV_QPT_RC());
+        ibv_qp_init_attr.sq_sig_all(realInit, signalAll ? 1 : 0);
+    }
+
+    /** Creates until the number is acceptable; what was not is held meanwhile, or its number would come again. */
+    private long createReal(final Pd pd, final MemorySegment realInit) {
+        final long[] rejected = new long[MemoryVerbs.ATTEMPTS];
+        int n = 0;
+        try {
+            while (n < rejected.length) {
+                final long real = backend.createQp(pd.real, realInit);
+                if (pd.context.qpNums.accepts(backend.qpNum(real))) {
+                    return real;
+                }
+                rejected[n++] = real;
+            }
+            throw new VerbsException(VerbsErrno.ENOMEM, "no queue pair number is free that no carried-over queue pair"
+                    + " has, after " + rejected.length + " attempts");
+        } finally {
+            while (n > 0) {
+                backend.destroyQp(rejected[--n]);
+            }
+        }
+    }
+
+    private static MemorySegment spec(final Arena arena, final Qp qp, final MemorySegment cap,
+            final boolean extended, final long operations) {
+        final MemorySegment spec = sv_qp_spec.allocate(arena);
+        sv_qp_spec.send_cq(spec, MemorySegment.ofAddress(qp.sendCq.virtual));
+        sv_qp_spec.recv_cq(spec, MemorySegment.ofAddress(qp.receiveCq.virtual));
+        sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qp.qpContext));
+        sv_qp_spec.cap(spec, cap);
+        sv_qp_spec.qp_type(spec, verbs_h.IBV_QPT_RC());
+        sv_qp_spec.sq_sig_all(spec, qp.signalAll ? 1 : 0);
+        sv_qp_spec.vqp_num(spec, qp.virtualQpNum);
+        sv_qp_spec.extended(spec, extended ? 1 : 0);
+        sv_qp_spec.send_ops_flags(spec, operations);
+        return spec;
+    }
+
+    /** Makes the real queue pair of a virtual one anew, in RESET. */
+    void recreate(final Qp qp) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment cap = ibv_qp_cap.allocate(arena);
+            ibv_qp_cap.max_send_wr(cap, qp.maxSendWr);
+            ibv_qp_cap.max_recv_wr(cap, qp.maxRecvWr);
+            ibv_qp_cap.max_send_sge(cap, qp.maxSendSge);
+            ibv_qp_cap.max_recv_sge(cap, qp.maxRecvSge);
+            ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
+            final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
+            fillInit(realInit, qp.virtual, qp.sendCq, qp.receiveCq, qp.signalAll, cap);
+            qp.real = backend.createQp(qp.pd.real, realInit);
+            library.qpBind(qp.virtual, qp.real);
+        }
+    }
+
+    int modify(final long vqp, final MemorySegment attr, final int mask) {
+        final Qp qp = model.qps.get(vqp);
+        synchronized (qp) {
+            if ((mask & verbs_h.IBV_QP_CAP()) != 0) {
+                throw VerbsException.unsupported("ibv_modify_qp with IBV_QP_CAP");
+            }
+            if ((mask & verbs_h.IBV_QP_AV()) != 0) {
+                job.awaitAddressBook();
+            }
+            try (Arena arena = Arena.ofConfined()) {
+                final MemorySegment real = ibv_qp_attr.allocate(arena);
+                real.copyFrom(attr);
+                translate.toReal(qp.context(), real, mask);
+                final int err = backend.modifyQp(qp.real, real, mask);
+                if (err != 0) {
+                    return err;
+                }
+            }
+            qp.attributes.record(attr, mask);
+            if ((mask & verbs_h.IBV_QP_AV()) != 0) {
+                qp.peerGone = false;
+                library.qpPeer(vqp, qp.attributes.destQpNum(), qp.attributes.destLid());
+                pushRemoteKeys(qp);
+            }
+            if ((mask & verbs_h.IBV_QP_STATE()) != 0) {
+                library.qpState(vqp, ibv_qp_attr.qp_state(attr));
+            }
+            return 0;
+        }
+    }
+
+    /** Gives C the peer's remote keys that do not mean themselves. */
+    void pushRemoteKeys(final Qp qp) {
+        final ExceptionSet keys = qp.attributes.connected() ? translate.remoteKeys(qp.attributes)
+                : ExceptionSet.EMPTY;
+        final long old = qp.remoteKeyMap;
+        qp.remoteKeyMap = keyMaps.acquire(keys);
+        if (qp.remoteKeyMap != old) {
+            library.qpSetRkeys(qp.virtual, qp.remoteKeyMap);
+        }
+        keyMaps.release(old);
+    }
+
+    /** Takes the real queue pair from RESET through one transition, as it was recorded. */
+    int replay(final Qp qp, final int target) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment real = ibv_qp_attr.allocate(arena);
+            final int mask = qp.attributes.fill(real, target);
+            translate.toReal(qp.context(), real, mask);
+            return backend.modifyQp(qp.real, real, mask);
+        }
+    }
+
+    int query(final long vqp, final MemorySegment attr, final int mask, final MemorySegment init) {
+        final Qp qp = model.qps.get(vqp);
+        synchronized (qp) {
+            final int err = backend.queryQp(qp.real, attr, mask, init);
+            if (err != 0) {
+                return err;
+            }
+            qp.attributes.overlay(attr);
+            cap(qp, ibv_qp_attr.cap(attr));
+            cap(qp, ibv_qp_init_attr.cap(init));
+            ibv_qp_init_attr.qp_context(init, MemorySegment.ofAddress(qp.qpContext));
+            ibv_qp_init_attr.send_cq(init, MemorySegment.ofAddress(qp.sendCq.virtual));
+            ibv_qp_init_attr.recv_cq(init, MemorySegment.ofAddress(qp.receiveCq.virtual));
+            ibv_qp_init_attr.srq(init, MemorySegment.NULL);
+            return 0;
+        }
+    }
+
+    private static void cap(final Qp qp, final MemorySegment cap) {
+        ibv_qp_cap.max_send_wr(cap, qp.maxSendWr);
+        ibv_qp_cap.max_recv_wr(cap, qp.maxRecvWr);
+        ibv_qp_cap.max_send_sge(cap, qp.maxSendSge);
+        ibv_qp_cap.max_recv_sge(cap, qp.maxRecvSge);
+        ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
+    }
+
+    int destroy(final long vqp) {
+        final Qp qp = model.qps.get(vqp);
+        synchronized (qp) {
+            if (qp.attributes.connected()) {
+                Ports.ensure(backend, qp.context(), model.masks);
+            }
+            final int err = backend.destroyQp(qp.real);
+            if (err != 0) {
+                return err;
+            }
+            qp.real = 0;
+            model.qps.remove(qp);
+            if (qp.attributes.connected()) {
+                model.bury(qp);
+            }
+            library.qpFree(vqp);
+            keyMaps.release(qp.remoteKeyMap);
+            return 0;
+        }
+    }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.io.IOException;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/** Destroys every real object of the process, and makes them all anew behind the same virtual ones. Gate closed. */
+final class RealObjects {
+    private static final int EFAULT = 14;
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final QueuePairVerbs queuePairs;
+
+    RealObjects(final Native library, final Backend backend, final Model model, final QueuePairVerbs queuePairs) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.queuePairs = queuePairs;
+    }
+
+    /**
+     * Takes all events, then destroys from queue pairs up to devices. Goes on past an object that will not be destroyed.
+     *
+     * @return what went wrong first, or null
+     */
+    String destroy() {
+        String trouble = null;
+        for (final Channel channel : model.channels.inOrder()) {
+            if (channel.real != 0) {
+                trouble = first(trouble, "take the events of a completion channel",
+                        library.channelDrain(channel.virtual));
+            }
+        }
+        for (final Context context : model.contexts.inOrder()) {
+            if (context.real != 0) {
+                trouble = first(trouble, "take the events of device " + context.deviceName,
+                        library.contextDrain(context.virtual));
+            }
+        }
+        for (final Qp qp : reversed(model.qps.inOrder())) {
+            if (qp.real != 0) {
+                library.qpBind(qp.virtual, 0);
+                trouble = first(trouble, "destroy " + qp.name(), backend.destroyQp(qp.real));
+                qp.real = 0;
+            }
+        }
+        for (final Cq cq : reversed(model.cqs.inOrder())) {
+            if (cq.real != 0) {
+                library.cqBind(cq.virtual, 0);
+                trouble = first(trouble, "destroy a completion queue", backend.destroyCq(cq.real));
+                cq.real = 0;
+            }
+        }
+        for (final Channel channel : reversed(model.channels.inOrder())) {
+            if (channel.real != 0) {
+                library.channelBind(channel.virtual, 0);
+                trouble = first(trouble, "destroy a completion channel", backend.destroyChannel(channel.real));
+                channel.real = 0;
+            }
+        }
+        for (final Mr mr : reversed(model.mrs.inOrder())) {
+            if (mr.real != 0) {
+                library.mrBind(mr.virtual, 0);
+                trouble = first(trouble, "deregister memory", backend.deregMr(mr.real));
+                mr.real = 0;
+            }
+        }
+        for (final Pd pd : reversed(model.pds.inOrder())) {
+            if (pd.real != 0) {
+                library.pdBind(pd.virtual, 0);
+                trouble = first(trouble, "deallocate a protection domain", backend.deallocPd(pd.real));
+                pd.real = 0;
+            }
+        }
+        for (final Context context : reversed(model.contexts.inOrder())) {
+            if (context.real != 0) {
+                library.contextBind(context.virtual, 0);
+                trouble = first(trouble, "close device " + context.deviceName, backend.closeDevice(context.real));
+                context.real = 0;
+                library.deviceBind(context.vdevice, 0);
+            }
+        }
+        // What is not open either: after a restart the real devices are others.
+        for (final long device : backend.devices()) {
+            library.deviceBind(library.deviceFor(device), 0);
+        }
+        return trouble;
+    }
+
+    private static String first(final String trouble, final String what, final int err) {
+        return trouble != null || err <= 0 ? trouble : "cannot " + what + ": " + VerbsErrno.name(err);
+    }
+
+    private static <R> List<R> reversed(final List<R> list) {
+        java.util.Collections.reverse(list);
+        return list;
+    }
+
+    /** Makes everything anew, up to queue pairs in RESET. Virtual objects and ids stay what they are. */
+    void create() throws Refusal {
+        openDevices();
+        for (final Pd pd : model.pds.inOrder()) {
+            try {
+                pd.real = backend.allocPd(pd.context.real);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot allocate a protection domain: " + VerbsErrno.name(e.errno()));
+            }
+            library.pdBind(pd.virtual, pd.real);
+        }
+        registerMemory();
+        for (final Channel channel : model.channels.inOrder()) {
+            try {
+                channel.real = backend.createChannel(channel.context.real);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot create a completion channel: " + VerbsErrno.name(e.errno()));
+            }
+            check("bind a completion channel", library.channelBind(channel.virtual, channel.real));
+        }
+        for (final Cq cq : model.cqs.inOrder()) {
+            final int vector = cq.context.completionVectors > 0 ? cq.completionVector % cq.context.completionVectors
+                    : 0;
+            try {
+                cq.real = backend.createCq(cq.context.real, cq.cqe + Cq.ROOM, cq.virtual,
+                        cq.channel == null ? 0 : cq.channel.real, vector);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot create a completion queue of " + cq.cqe + " entries: "
+                        + VerbsErrno.name(e.errno()));
+            }
+            check("bind a completion queue", library.cqBind(cq.virtual, cq.real));
+        }
+        for (final Qp qp : model.qps.inOrder()) {
+            try {
+                queuePairs.recreate(qp);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot create " + qp.name() + " anew (" + qp.maxSendWr + "+1 send requests, "
+                        + qp.maxRecvWr + " receives): " + VerbsErrno.name(e.errno()));
+            }
+        }
+    }
+
+    private void openDevices() throws Refusal {
+        final List<Context> contexts = model.contexts.inOrder();
+        final long[] devices;
+        try {
+            devices = backend.devices();
+        } catch (VerbsException e) {
+            throw new Refusal("cannot list the devices of this host: " + VerbsErrno.name(e.errno()));
+        }
+        for (final long device : devices) {
+            library.deviceBind(library.deviceFor(device), device);
+        }
+        final Set<Long> taken = new HashSet<Long>();
+        for (final Context context : contexts) {
+            long device = library.deviceReal(context.vdevice);
+            if (device == 0) {
+                device = substitute(devices, taken, context);
+                library.deviceBind(context.vdevice, device);
+            }
+            taken.add(device);
+            try {
+                context.real = backend.openDevice(device);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot open device " + backend.deviceName(device) + ": "
+                        + VerbsErrno.name(e.errno()));
+            }
+            context.completionVectors = backend.completionVectors(context.real);
+            check("bind device " + context.deviceName, library.contextBind(context.virtual, context.real));
+        }
+    }
+
+    /** A device in place of one that this host does not have: one that stands for no other yet, if there is. */
+    private long substitute(final long[] devices, final Set<Long> taken, final Context context) throws Refusal {
+        if (devices.length == 0) {
+            throw new Refusal("this host has no RDMA device to stand for " + context.deviceName);
+        }
+        for (final long device : devices) {
+            if (!taken.contains(device)) {
+                return device;
+            }
+        }
+        return devices[0];
+    }
+
+    private void registerMemory() throws Refusal {
+        final ProcessMaps maps;
+        try {
+            maps = ProcessMaps.read();
+        } catch (IOException e) {
+            throw new Refusal("cannot read /proc/self/maps: " + e.getMessage());
+        }
+        for (final Mr mr : model.mrs.inOrder()) {
+            if (mr.dead) {
+                continue;
+            }
+            final boolean onDemand = (mr.access & verbs_h.IBV_ACCESS_ON_DEMAND()) != 0;
+            if (!onDemand && !maps.cover(mr.address, mr.length)) {
+                die(mr);
+                continue;
+            }
+            try {
+                mr.real = backend.regMr(mr.pd.real, mr.address, mr.length, mr.iova, mr.access);
+            } catch (VerbsException e) {
+                if (e.errno() == EFAULT) {
+                    die(mr);
+                    continue;
+                }
+                throw new Refusal("cannot register " + mr.length + " bytes of memory: "
+                        + VerbsErrno.name(e.errno()));
+            }
+            library.mrBind(mr.virtual, mr.real);
+        }
+    }
+
+    private void die(final Mr mr) {
+        mr.dead = true;
+        library.say("the memory of a region (0x" + Long.toHexString(mr.address) + ", " + mr.length
+                + " bytes) is no longer mapped; its keys are invalid from now on");
+    }
+
+    private static void check(final String what, final int err) throws Refusal {
+        if (err != 0) {
+            throw new Refusal("cannot " + what + ": " + VerbsErrno.name(err));
+        }
+    }
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.coordinator.client.CheckpointAborted;
+import org.shadowverbs.coordinator.client.Contribution;
+import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.coordinator.client.Reply;
+import org.shadowverbs.ids.AddressBook;
+import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.OwnerRecord;
+
+/**
+ * The one way back to work, for resume, abort and restart: from no real objects at all to open gates. Read {@link #run}
+ * from top to bottom; docs/PROTOCOL.md has the steps.
+ *
+ * <p>Nothing that takes effect at a peer happens before the last barrier: so an abort in the midst is answered by doing
+ * it all again.
+ */
+final class Reattach {
+    /** Of a region whose memory is gone: no provider gives this key out. */
+    private static final int INVALID_KEY = 0;
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final QueuePairVerbs queuePairs;
+    private final KeyMaps keyMaps;
+    private final RealObjects realObjects;
+    private final Timings timings;
+    private Drained drained = Drained.NO;
+
+    Reattach(final Native library, final Backend backend, final Model model, final QueuePairVerbs queuePairs,
+            final KeyMaps keyMaps, final RealObjects realObjects, final Timings timings) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.queuePairs = queuePairs;
+        this.keyMaps = keyMaps;
+        this.realObjects = realObjects;
+        this.timings = timings;
+    }
+
+    /**
+     * @param numbers the ranks that are known to take part
+     * @param connections the queue pairs as the drain left them
+     * @param seconds how long what was left of the drain may take
+     * @return this rank's ids as they are now
+     * @throws org.shadowverbs.coordinator.client.LinkLostException the agent is gone: nothing has taken effect yet, and
+     *         with another link it can begin again
+     * @throws Refusal this rank cannot do it: {@link #giveUp} is what is left
+     */
+    OwnerRecord run(final RankLink link, final long epoch, final List<Integer> numbers,
+            final List<Connection> connections, final int seconds) throws Refusal, IOException {
+        final Set<Integer> ranks = new LinkedHashSet<Integer>(numbers);
+        for (final Connection c : connections) {
+            if (c.peer != null) {
+                ranks.add(c.peer.rank);
+            }
+        }
+        for (;;) {
+            try {
+                timings.begin();
+                settle(link, epoch, ranks, connections, seconds);
+                destroy(connections);
+                timings.end("PUBLISHED");
+                realObjects.create();
+                timings.end("devices opened, objects made anew");
+                final OwnerRecord own = publish(link, epoch, ranks);
+                timings.end("CONNECTED");
+                connect();
+                postReceives();
+                link.exchange(epoch, Phase.RECEIVES_POSTED, 0, Contribution.AGREED);
+                timings.end("RECEIVES_POSTED");
+                link.exchange(epoch, Phase.REPLAYED, 0, Contribution.AGREED);
+                postSends();
+                fail(connections);
+                model.forgetTombstones();
+                library.gateOpen();
+                timings.end("REPLAYED, gate open");
+                return own;
+            } catch (CheckpointAborted e) {
+                library.say("the reattachment begins again: " + e.getMessage());
+            }
+        }
+    }
+
+    /**
+     * Learns who is there, and finishes the drain if it was broken off. One rank that knows that all had agreed is enough:
+     * the others' word of it was lost.
+     */
+    private void settle(final RankLink link, final long epoch, final Set<Integer> ranks,
+            final List<Connection> connections, final int seconds) throws Refusal, CheckpointAborted, IOException {
+        final Map<String, byte[]> values = new HashMap<String, byte[]>();
+        values.put(drainedKey(link.rank()), drained.encode());
+        final Set<String> wanted = new LinkedHashSet<String>();
+        for (final int rank : ranks) {
+            wanted.add(drainedKey(rank));
+        }
+        final Reply reply = link.exchange(epoch, Phase.PUBLISHED, 0, new Contribution(values, wanted, true, ""));
+        final Map<Integer, Drained> others = new HashMap<Integer, Drained>();
+        for (final int rank : ranks) {
+            final byte[] record = reply.found().get(drainedKey(rank));
+            if (record != null && !reply.departed().contains(rank)) {
+                others.put(rank, Drained.decode(record));
+            }
+        }
+        final List<Connection> left = new ArrayList<Connection>();
+        for (final Connection c : connections) {
+            if (c.pairing == Pairing.CONNECTED && !others.containsKey(c.peer.rank)) {
+                c.pairing = Pairing.GONE;
+            }
+            // A peer that is through is settled with us, too.
+            if (c.pairing != Pairing.CONNECTED || others.get(c.peer.rank) == Drained.NO) {
+                left.add(c);
+            }
+        }
+        if (others.containsValue(Drained.ALL)) {
+            drained = Drained.ALL;
+        }
+        if (drained != Drained.NO) {
+            return;
+        }
+        new PairwiseDrain(library, backend, model, left).run(link, epoch, seconds);
+        drained = Drained.PAIRWISE;
+    }
+
+    /** How far the drain has come. */
+    void drained(final Drained progress) {
+        drained = progress;
+    }
+
+    private static String drainedKey(final int rank) {
+        return "d/" + rank;
+    }
+
+    /** Gives everything back to the device; after a checkpoint that succeeded that was done long ago. */
+    private void destroy(final List<Connection> connections) {
+        for (final Connection c : connections) {
+            c.qp.peerGone |= c.pairing == Pairing.GONE;
+        }
+        final String trouble = realObjects.destroy();
+        if (trouble != null) {
+            library.say(trouble);
+        }
+    }
+
+    /** Real ids against virtual ones: this rank's to all, all ranks' to this one. */
+    private OwnerRecord publish(final RankLink link, final long epoch, final Set<Integer> ranks)
+            throws CheckpointAborted, IOException {
+        final OwnerRecord own = new OwnerRecord(link.rank(), carriedOver());
+        final Map<String, byte[]> values = new HashMap<String, byte[]>();
+        values.put(key(link.rank()), own.encode());
+        final Set<String> wanted = new LinkedHashSet<String>();
+        for (final int rank : ranks) {
+            wanted.add(key(rank));
+        }
+        final Reply reply = link.exchange(epoch, Phase.CONNECTED, 0, new Contribution(values, wanted, true, ""));
+        final List<OwnerRecord> owners = new ArrayList<OwnerRecord>();
+        for (final int rank : ranks) {
+            final byte[] record = reply.found().get(key(rank));
+            if (record != null) {
+                owners.add(OwnerRecord.decode(record));
+            }
+        }
+        adopt(new AddressBook(owners), own);
+        return own;
+    }
+
+    /** From here on ids translate by what the job has published. */
+    private void adopt(final AddressBook book, final OwnerRecord own) {
+        model.book(book);
+        final List<Context> contexts = model.contexts.inOrder();
+        for (int i = 0; i < own.contextCount(); i++) {
+            final Context context = contexts.get(i);
+            context.qpNums.reattached(own.contextAt(i).qpNums, book.qpNumsBeside(own.contextAt(i)));
+            context.remoteKeys.reattached(allRemoteKeys(context), book.remoteKeysBeside(own.contextAt(i)));
+            setLocalKeys(context);
+        }
+    }
+
+    private OwnerRecord.ContextIds[] carriedOver() {
+        final List<Context> contexts = model.contexts.inOrder();
+        final OwnerRecord.ContextIds[] ids = new OwnerRecord.ContextIds[contexts.size()];
+        for (int i = 0; i < ids.length; i++) {
+            ids[i] = carriedOver(contexts.get(i));
+        }
+        return ids;
+    }
+
+    private static String key(final int rank) {
+        return "x/" + rank;
+    }
+
+    private OwnerRecord.ContextIds carriedOver(final Context context) {
+        context.reattached = true;
+        Ports.refresh(backend, context, model.masks);
+        final List<Qp> qps = new ArrayList<Qp>();
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.context() == context) {
+                qps.add(qp);
+            }
+        }
+        final int[] virtuals = new int[qps.size()];
+        final int[] reals = new int[virtuals.length];
+        for (int i = 0; i < virtuals.length; i++) {
+            virtuals[i] = qps.get(i).virtualQpNum;
+            reals[i] = backend.qpNum(qps.get(i).real);
+        }
+        return new OwnerRecord.ContextIds(context.ports, ExceptionSet.of(virtuals, reals, virtuals.length),
+                keys(context, true, true));
+    }
+
+    private ExceptionSet allRemoteKeys(final Context context) {
+        return keys(context, true, false);
+    }
+
+    /** The keys of a context's regions; {@code remote}: rkeys, {@code accessible}: only of what peers may access. */
+    private ExceptionSet keys(final Context context, final boolean remote, final boolean accessible) {
+        final List<Mr> mrs = model.mrs.inOrder();
+        final int[] virtuals = new int[mrs.size()];
+        final int[] reals = new int[mrs.size()];
+        int n = 0;
+        for (final Mr mr : mrs) {
+            if (mr.pd.context != context || accessible && !mr.remote()) {
+                continue;
+            }
+            virtuals[n] = remote ? mr.virtualRkey : mr.virtualLkey;
+            reals[n++] = mr.dead ? INVALID_KEY : remote ? backend.rkey(mr.real) : backend.lkey(mr.real);
+        }
+        return ExceptionSet.of(virtuals, reals, n);
+    }
+
+    private void setLocalKeys(final Context context) {
+        final ExceptionSet keys = keys(context, false, false);
+        context.localKeys.reattached(keys, keys);
+        final long old = context.localKeyMap;
+        context.localKeyMap = keyMaps.acquire(keys);
+        library.contextSetLkeys(context.virtual, context.localKeyMap);
+        keyMaps.release(old);
+    }
+
+    /** modify_qp up to the recorded state, destinations translated. */
+    private void connect() throws Refusal {
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.peerGone) {
+                qp.attributes.failed();
+            }
+            queuePairs.pushRemoteKeys(qp);
+            for (final int state : qp.attributes.path()) {
+                final int err;
+                try {
+                    err = queuePairs.replay(qp, state);
+                } catch (VerbsException e) {
+                    throw new Refusal(qp.name() + " cannot be connected again: " + e.getMessage());
+                }
+                if (err != 0) {
+                    throw new Refusal(qp.name() + " cannot be brought to state " + state + " again: "
+                            + VerbsErrno.name(err));
+                }
+            }
+        }
+    }
+
+    /** Oldest first. */
+    private void postReceives() throws Refusal {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment position = arena.allocate(8, 8);
+            for (final Qp qp : model.qps.inOrder()) {
+                final int state = qp.attributes.state();
+                if (state == verbs_h.IBV_QPS_RESET() || state == verbs_h.IBV_QPS_ERR()) {
+                    continue;
+                }
+                final int err = library.qpReplayReceives(qp.virtual, position);
+                if (err != 0) {
+                    throw new Refusal(qp.name() + ": receive " + positionOf(position) + " cannot be posted again: "
+                            + VerbsErrno.name(err));
+                }
+            }
+        }
+    }
+
+    /** Oldest first. From here on things take effect, and there is no way back: a failure is the queue pair's own. */
+    private void postSends() {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment position = arena.allocate(8, 8);
+            for (final Qp qp : model.qps.inOrder()) {
+                final int state = qp.attributes.state();
+                if (state != verbs_h.IBV_QPS_RTS() && state != verbs_h.IBV_QPS_SQD()) {
+                    continue;
+                }
+                final int err = library.qpReplaySends(qp.virtual, position);
+                if (err != 0) {
+                    library.say(qp.name() + ": send request " + positionOf(position) + " cannot be posted again: "
+                            + VerbsErrno.name(err) + "; the queue pair reports an error");
+                    qp.attributes.failed();
+                    library.qpFail(qp.virtual);
+                }
+            }
+        }
+    }
+
+    private static long positionOf(final MemorySegment position) {
+        return position.get(java.lang.foreign.ValueLayout.JAVA_LONG, 0);
+    }
+
+    /** Queue pairs that nobody answers complete what they hold in error, as an HCA would do. */
+    private void fail(final List<Connection> connections) {
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.peerGone) {
+                library.qpFail(qp.virtual);
+            }
+        }
+        for (final Connection c : connections) {
+            if (c.end.failAfterwards && !c.qp.peerGone) {
+                c.qp.attributes.failed();
+                library.qpFail(c.qp.virtual);
+            }
+        }
+    }
+
+    /** As {@link #run}, of a process that is alone and has no link. */
+    void train() throws Refusal {
+        final List<OwnerRecord> owners = new ArrayList<OwnerRecord>();
+        owners.add(OwnerRecord.decode(new OwnerRecord(0, carriedOver()).encode()));
+        adopt(new AddressBook(owners), owners.get(0));
+        connect();
+        postReceives();
+        postSends();
+    }
+
+    /** There is no device, or no way to connect: the application learns of it by its queue pairs' errors. */
+    void giveUp(final String reason) {
+        library.say("this process cannot be reattached: " + reason + "; its queue pairs report errors from now on");
+        realObjects.destroy();
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.attributes.connected() && qp.attributes.state() != verbs_h.IBV_QPS_ERR()) {
+                qp.attributes.failed();
+                library.qpState(qp.virtual, verbs_h.IBV_QPS_ERR());
+                library.qpFail(qp.virtual);
+            }
+        }
+        library.gateOpen();
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+
+/** The resources of one family by the address of their virtual struct, in order of creation. */
+final class Table<R extends Resource> {
+    private final LinkedHashMap<Long, R> byVirtual = new LinkedHashMap<Long, R>();
+    private final String family;
+
+    Table(final String family) {
+        this.family = family;
+    }
+
+    synchronized void add(final R resource) {
+        byVirtual.put(resource.virtual, resource);
+    }
+
+    /** @throws VerbsException EINVAL: there is none at that address */
+    synchronized R get(final long virtual) {
+        final R resource = byVirtual.get(virtual);
+        if (resource == null) {
+            throw new VerbsException(VerbsErrno.EINVAL, "a verb was given a " + family + " (0x"
+                    + Long.toHexString(virtual) + ") that does not exist");
+        }
+        return resource;
+    }
+
+    synchronized void remove(final R resource) {
+        byVirtual.remove(resource.virtual);
+    }
+
+    synchronized int size() {
+        return byVirtual.size();
+    }
+
+    synchronized List<R> inOrder() {
+        return new ArrayList<R>(byVirtual.values());
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.TimeUnit;
+import org.shadowverbs.bindings.abi.sv_request;
+import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_port_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_cap;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.coordinator.client.RankHello;
+import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.ids.IdMasks;
+
+/**
+ * Walks the boot path and the common control verbs, so that the AOT cache holds what they need. Wants
+ * {@code libshadowverbs.so} and {@code libibverbs.so.1} where the loader finds them; where there is no device, the part up
+ * to the first verb is all there is.
+ */
+final class Training {
+    private final Native library = new NativeLibrary();
+    private final Backend backend = new HcaBackend(library);
+    private final Model model = new Model(IdMasks.IDENTITY);
+    private final KeyMaps keyMaps = new KeyMaps(library);
+    private final Verbs verbs;
+    private final MemorySegment mailbox;
+    private final Request request;
+
+    private Training(final Arena arena) {
+        final CheckpointThread checkpoints = new CheckpointThread(library, backend, model, keyMaps);
+        verbs = new Verbs(library, backend, model, keyMaps, checkpoints);
+        mailbox = arena.allocate(sv_request.sizeof() * 64, 128);
+        request = new Request(mailbox).at(0);
+        checkpoints.start(verbs.queuePairs());
+    }
+
+    static void run() {
+        try (Arena arena = Arena.ofConfined()) {
+            new Training(arena).verbs(arena);
+        }
+    }
+
+    private void verbs(final Arena arena) {
+        library.abiVersion();
+        library.setMasks(0, 0, 0);
+        library.mailbox();
+        library.mailboxTake(0);
+        final long[] devices = backend.devices();
+        if (devices.length == 0) {
+            return;
+        }
+        final long vdevice = library.deviceFor(devices[0]);
+        library.deviceBind(vdevice, devices[0]);
+        final long context = call(Op.OPEN_DEVICE, vdevice);
+        call(Op.QUERY_DEVICE, context, ibv_device_attr.allocate(arena).address());
+        call(Op.QUERY_PORT, context, 1, ibv_port_attr.allocate(arena).address(), ibv_port_attr.sizeof());
+        call(Op.QUERY_GID, context, 1, 0, arena.allocate(16, 8).address());
+        final long pd = call(Op.ALLOC_PD, context);
+        final long memory = arena.allocate(4096, 4096).address();
+        final long mr = call(Op.REG_MR, pd, memory, 4096, memory, verbs_h.IBV_ACCESS_LOCAL_WRITE());
+        final long channel = call(Op.CREATE_COMP_CHANNEL, context);
+        final long cq = call(Op.CREATE_CQ, context, 10, 0, channel, 0);
+        final MemorySegment init = ibv_qp_init_attr.allocate(arena);
+        ibv_qp_init_attr.send_cq(init, MemorySegment.ofAddress(cq));
+        ibv_qp_init_attr.recv_cq(init, MemorySegment.ofAddress(cq));
+        ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_RC());
+        final MemorySegment cap = ibv_qp_init_attr.cap(init);
+        ibv_qp_cap.max_send_wr(cap, 4);
+        ibv_qp_cap.max_recv_wr(cap, 4);
+        ibv_qp_cap.max_send_sge(cap, 1);
+        ibv_qp_cap.max_recv_sge(cap, 1);
+        final long qp = call(Op.CREATE_QP, pd, init.address());
+        final MemorySegment attr = ibv_qp_attr.allocate(arena);
+        ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_INIT());
+        ibv_qp_attr.port_num(attr, (byte) 1);
+        call(Op.MODIFY_QP, qp, attr.address(), verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PKEY_INDEX()
+                | verbs_h.IBV_QP_PORT() | verbs_h.IBV_QP_ACCESS_FLAGS());
+        call(Op.QUERY_QP, qp, attr.address(), verbs_h.IBV_QP_STATE(), init.address());
+        checkpoint();
+        call(Op.DESTROY_QP, qp);
+        call(Op.DESTROY_CQ, cq);
+        call(Op.DESTROY_COMP_CHANNEL, channel);
+        call(Op.DEREG_MR, mr);
+        call(Op.DEALLOC_PD, pd);
+        call(Op.CLOSE_DEVICE, context);
+    }
+
+    /** What this process does by itself in a checkpoint; there is no agent. */
+    private void checkpoint() {
+        for (final Context context : model.contexts.inOrder()) {
+            Ports.refresh(backend, context, model.masks);
+        }
+        final PeerTable peers = new PeerTable(model, 0);
+        peers.refresh();
+        final Map<String, byte[]> published = peers.published();
+        peers.pair(published, false);
+        library.gateAnnounce(true);
+        library.gateClose(TimeUnit.SECONDS.toNanos(5));
+        final RealObjects realObjects = new RealObjects(library, backend, model, verbs.queuePairs());
+        final Drain drain = new Drain(library, backend, model, peers.connections(), 0, "b/");
+        try {
+            drain.round(published);
+            drain.published();
+            drain.close();
+            realObjects.destroy();
+            realObjects.create();
+            new Reattach(library, backend, model, verbs.queuePairs(), keyMaps, realObjects,
+                    new Timings(library, false)).train();
+        } catch (Refusal e) {
+            throw new IllegalStateException(e);
+        }
+        library.gateOpen();
+        try {
+            RankLink.connect(Path.of("/nonexistent/agent"), new RankHello("", 0, 0, "", 0, RankHello.State.FRESH),
+                    Duration.ZERO).close();
+        } catch (IOException e) {
+            // What was to be loaded is.
+            return;
+        }
+    }
+
+    /** @throws IllegalStateException the verb failed: the cache would lack what comes after it */
+    private long call(final int op, final long... args) {
+        final MemorySegment slot = mailbox.asSlice(0, sv_request.sizeof());
+        sv_request.op(slot, op);
+        for (int i = 0; i < args.length; i++) {
+            sv_request.arg(slot, i, args[i]);
+        }
+        verbs.serve(request);
+        if (sv_request.err(slot) != 0) {
+            throw new IllegalStateException("training: verb " + op + " failed: " + VerbsErrno.name(sv_request.err(slot)));
+        }
+        return sv_request.result(slot);
+    }
+}

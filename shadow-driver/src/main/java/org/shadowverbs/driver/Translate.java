@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_global_route;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.ids.AddressBook;
+import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.Gid;
+import org.shadowverbs.ids.PortIds;
+
+/** Turns the ids in a queue pair's attributes from virtual to real: queue pair number, lid, GID, GID index. */
+final class Translate {
+    private static final int DEFAULT_HOP_LIMIT = 64;
+
+    private final Model model;
+
+    Translate(final Model model) {
+        this.model = model;
+    }
+
+    /** Rewrites attr in place. */
+    void toReal(final Context context, final MemorySegment attr, final int mask) {
+        final boolean path = (mask & verbs_h.IBV_QP_AV()) != 0;
+        final boolean number = (mask & verbs_h.IBV_QP_DEST_QPN()) != 0;
+        final int qpNum = ibv_qp_attr.dest_qp_num(attr);
+        if (number) {
+            // Number and path come in one transition; a number alone means nothing to us.
+            final AddressBook.Destination found = path ? find(ibv_qp_attr.ah_attr(attr), qpNum) : null;
+            ibv_qp_attr.dest_qp_num(attr, found != null ? found.realQpNum : qpNum ^ model.masks.qpNum());
+        }
+        if (path) {
+            address(context, ibv_qp_attr.ah_attr(attr), find(ibv_qp_attr.ah_attr(attr), qpNum));
+        }
+        if ((mask & verbs_h.IBV_QP_ALT_PATH()) != 0) {
+            address(context, ibv_qp_attr.alt_ah_attr(attr), find(ibv_qp_attr.alt_ah_attr(attr), qpNum));
+        }
+    }
+
+    /** The peer's remote keys that do not mean themselves. */
+    ExceptionSet remoteKeys(final QpAttributes attributes) {
+        final AddressBook.Destination found = model.book().find(attributes.destLid(), attributes.destGid(),
+                attributes.destQpNum(), model.masks);
+        return found == null ? ExceptionSet.EMPTY : found.remoteKeys;
+    }
+
+    private AddressBook.Destination find(final MemorySegment ah, final int qpNum) {
+        return model.book().find(ibv_ah_attr.dlid(ah) & 0xffff, QpAttributes.destinationGid(ah), qpNum, model.masks);
+    }
+
+    private void address(final Context context, final MemorySegment ah, final AddressBook.Destination found) {
+        final int lid = ibv_ah_attr.dlid(ah) & 0xffff;
+        final boolean global = ibv_ah_attr.is_global(ah) != 0;
+        final MemorySegment grh = ibv_ah_attr.grh(ah);
+        if (found == null) {
+            ibv_ah_attr.dlid(ah, (short) model.masks.lid(lid));
+            if (global) {
+                final MemorySegment dgid = ibv_global_route.dgid(grh);
+                Structs.gid(dgid, model.masks.gid(Structs.gid(dgid)));
+            }
+        } else {
+            // The lowest lmc bits choose among the paths to the port.
+            final int pathBits = (lid ^ found.port.virtualLid) & (1 << found.port.lmc) - 1;
+            ibv_ah_attr.dlid(ah, (short) (found.port.realLid == 0 ? 0 : found.port.realLid ^ pathBits));
+            destinationGid(ah, grh, found.port, global);
+        }
+        if (context.reattached && ibv_ah_attr.is_global(ah) != 0) {
+            sourceGid(context, ah, grh, global);
+        }
+    }
+
+    private static void destinationGid(final MemorySegment ah, final MemorySegment grh, final PortIds port,
+            final boolean global) {
+        final boolean needed = port.linkLayer == verbs_h.IBV_LINK_LAYER_ETHERNET();
+        if (!global && !needed) {
+            return;
+        }
+        final Gid wanted = Structs.gid(ibv_global_route.dgid(grh));
+        PortIds.GidPair pair = global ? port.byVirtual(wanted) : null;
+        if (pair == null || pair.realIndex < 0) {
+            pair = port.anyUsable();
+        }
+        if (pair == null) {
+            throw new VerbsException(VerbsErrno.EINVAL, "the peer's port has no GID that could be its address");
+        }
+        Structs.gid(ibv_global_route.dgid(grh), pair.real);
+        if (!global) {
+            ibv_ah_attr.is_global(ah, (byte) 1);
+        }
+        if (ibv_global_route.hop_limit(grh) == 0) {
+            ibv_global_route.hop_limit(grh, (byte) DEFAULT_HOP_LIMIT);
+        }
+    }
+
+    private static void sourceGid(final Context context, final MemorySegment ah, final MemorySegment grh,
+            final boolean global) {
+        final PortIds port = context.port(ibv_ah_attr.port_num(ah));
+        final int index = ibv_global_route.sgid_index(grh) & 0xff;
+        PortIds.GidPair pair = global ? port.byVirtualIndex(index) : null;
+        if (pair == null || pair.realIndex < 0) {
+            pair = port.anyUsable();
+        }
+        if (pair == null) {
+            throw new VerbsException(VerbsErrno.EINVAL, "port " + port.number + " of " + context.deviceName
+                    + " has no GID to send from");
+        }
+        ibv_global_route.sgid_index(grh, (byte) pair.realIndex);
+    }
+}

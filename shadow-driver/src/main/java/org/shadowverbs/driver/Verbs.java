@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
+
+/** Takes a control verb's request to the class that serves it, and its outcome back. */
+final class Verbs {
+    private static final int GID_SIZE = 16;
+
+    private final Native library;
+    private final ContextVerbs contexts;
+    private final MemoryVerbs memory;
+    private final CompletionVerbs completion;
+    private final QueuePairVerbs queuePairs;
+    private final Job job;
+
+    Verbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
+            final Job job) {
+        this.library = library;
+        this.job = job;
+        contexts = new ContextVerbs(library, backend, model, keyMaps);
+        memory = new MemoryVerbs(library, backend, model);
+        completion = new CompletionVerbs(library, backend, model);
+        queuePairs = new QueuePairVerbs(library, backend, model, keyMaps, job);
+    }
+
+    QueuePairVerbs queuePairs() {
+        return queuePairs;
+    }
+
+    /** Serves one request. Whatever goes wrong becomes an errno value; nothing is thrown. */
+    void serve(final Request request) {
+        try {
+            dispatch(request);
+        } catch (VerbsException e) {
+            if (e.loud()) {
+                library.say(e.getMessage());
+            }
+            request.answer(0, e.errno());
+        } catch (OutOfMemoryError e) {
+            library.say("verb " + request.op() + " of thread " + request.tid() + " failed: out of Java memory");
+            request.answer(0, VerbsErrno.ENOMEM);
+        } catch (Throwable e) {
+            library.say("verb " + request.op() + " of thread " + request.tid() + " failed: " + Trouble.describe(e));
+            request.answer(0, VerbsErrno.EIO);
+        }
+    }
+
+    private void dispatch(final Request r) {
+        switch (r.op()) {
+            case Op.OPEN_DEVICE:
+                r.answer(contexts.open(r.arg(0)), 0);
+                break;
+            case Op.CLOSE_DEVICE:
+                r.answer(0, contexts.close(r.arg(0)));
+                break;
+            case Op.QUERY_DEVICE:
+                r.answer(0, contexts.queryDevice(r.arg(0), r.struct(1, ibv_device_attr.sizeof())));
+                break;
+            case Op.QUERY_DEVICE_EX:
+                r.answer(0, contexts.queryDeviceEx(r.arg(0), r.arg(2), r.arg(3)));
+                break;
+            case Op.QUERY_PORT:
+                r.answer(0, contexts.queryPort(r.arg(0), r.intArg(1) & 0xff, r.arg(2), r.arg(3)));
+                break;
+            case Op.QUERY_GID:
+                r.answer(0, contexts.queryGid(r.arg(0), r.intArg(1) & 0xff, r.intArg(2), r.struct(3, GID_SIZE)));
+                break;
+            case Op.QUERY_GID_EX:
+                r.answer(0, contexts.queryGidEx(r.arg(0), r.intArg(1), r.intArg(2), r.arg(3), r.intArg(4), r.arg(5)));
+                break;
+            case Op.QUERY_GID_TABLE:
+                count(r, contexts.queryGidTable(r.arg(0), r.arg(1), r.arg(2), r.intArg(3), r.arg(4)));
+                break;
+            case Op.QUERY_PKEY:
+                r.answer(0, contexts.queryPkey(r.arg(0), r.intArg(1) & 0xff, r.intArg(2), r.arg(3)));
+                break;
+            case Op.GET_PKEY_INDEX:
+                count(r, contexts.pkeyIndex(r.arg(0), r.intArg(1) & 0xff, r.intArg(2) & 0xffff));
+                break;
+            case Op.ALLOC_PD:
+                r.answer(memory.allocPd(r.arg(0)), 0);
+                break;
+            case Op.DEALLOC_PD:
+                r.answer(0, memory.deallocPd(r.arg(0)));
+                break;
+            case Op.REG_MR:
+                r.answer(memory.regMr(r.arg(0), r.arg(1), r.arg(2), r.arg(3), r.intArg(4)), 0);
+                break;
+            case Op.REREG_MR:
+                r.answer(memory.reregMr(r.arg(0), r.intArg(1), r.arg(2), r.arg(3), r.arg(4), r.intArg(5)), 0);
+                break;
+            case Op.DEREG_MR:
+                r.answer(0, memory.deregMr(r.arg(0)));
+                break;
+            case Op.CREATE_COMP_CHANNEL:
+                r.answer(completion.createChannel(r.arg(0)), 0);
+                break;
+            case Op.DESTROY_COMP_CHANNEL:
+                r.answer(0, completion.destroyChannel(r.arg(0)));
+                break;
+            case Op.CREATE_CQ:
+                r.answer(completion.createCq(r.arg(0), r.intArg(1), r.arg(2), r.arg(3), r.intArg(4)), 0);
+                break;
+            case Op.CREATE_CQ_EX:
+                r.answer(completion.createCqEx(r.arg(0), r.struct(1, ibv_cq_init_attr_ex.sizeof())), 0);
+                break;
+            case Op.RESIZE_CQ:
+                r.answer(0, completion.resizeCq(r.arg(0), r.intArg(1)));
+                break;
+            case Op.DESTROY_CQ:
+                r.answer(0, completion.destroyCq(r.arg(0)));
+                break;
+            case Op.CREATE_QP:
+                r.answer(queuePairs.create(r.arg(0), r.struct(1, ibv_qp_init_attr.sizeof())), 0);
+                break;
+            case Op.CREATE_QP_EX:
+                r.answer(queuePairs.createEx(r.struct(1, ibv_qp_init_attr_ex.sizeof())), 0);
+                break;
+            case Op.QUERY_QP:
+                r.answer(0, queuePairs.query(r.arg(0), r.struct(1, ibv_qp_attr.sizeof()), r.intArg(2),
+                        r.struct(3, ibv_qp_init_attr.sizeof())));
+                break;
+            case Op.MODIFY_QP:
+                r.answer(0, queuePairs.modify(r.arg(0), r.struct(1, ibv_qp_attr.sizeof()), r.intArg(2)));
+                break;
+            case Op.DESTROY_QP:
+                r.answer(0, queuePairs.destroy(r.arg(0)));
+                break;
+            case Op.EXIT:
+                job.exit(r.intArg(0));
+                r.answer(0, 0);
+                break;
+            case Op.CREATE_SRQ:
+            case Op.MODIFY_SRQ:
+            case Op.QUERY_SRQ:
+            case Op.DESTROY_SRQ:
+                throw VerbsException.unsupported("a shared receive queue");
+            case Op.CREATE_AH:
+            case Op.DESTROY_AH:
+                throw VerbsException.unsupported("an address handle");
+            default:
+                throw VerbsException.unsupported("verb " + r.op());
+        }
+    }
+
+    /** Of verbs that return a count or index: a negative number is an errno value. */
+    private static void count(final Request r, final int countOrErrno) {
+        r.answer(Math.max(0, countOrErrno), countOrErrno < 0 ? -countOrErrno : 0);
+    }
+}

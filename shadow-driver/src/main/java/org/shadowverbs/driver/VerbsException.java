@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+/** A verb that failed, with the errno value that its caller is to get. */
+final class VerbsException extends RuntimeException {
+    private static final long serialVersionUID = 1L;
+
+    private final int errno;
+    private final boolean loud;
+
+    /** An ordinary failure: the application gets errno, nothing is said. */
+    VerbsException(final int errno) {
+        this(errno, null);
+    }
+
+    /** A failure that is ours to explain: {@code message} goes to stderr as one line. */
+    VerbsException(final int errno, final String message) {
+        super(message, null, false, message != null);
+        this.errno = errno == 0 ? VerbsErrno.EIO : errno;
+        this.loud = message != null;
+    }
+
+    int errno() {
+        return errno;
+    }
+
+    boolean loud() {
+        return loud;
+    }
+
+    static VerbsException unsupported(final String what) {
+        return new VerbsException(VerbsErrno.EOPNOTSUPP, what + " is not virtualized yet (EOPNOTSUPP)");
+    }
+}

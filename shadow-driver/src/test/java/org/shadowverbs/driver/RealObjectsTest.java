@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.Arena;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.shadowverbs.ids.IdMasks;
+
+/** Everything given back, and made anew. */
+class RealObjectsTest {
+    private final Fake library = new Fake(0x10_0000);
+    private final Fake device = new Fake(0x20_0000);
+    private final Model model = new Model(IdMasks.IDENTITY);
+    private final Arena arena = Arena.ofAuto();
+    private RealObjects realObjects;
+    private Mr mr;
+    private Qp qp;
+
+    @BeforeEach
+    void setUp() {
+        final Native nativeFake = library.as(Native.class);
+        final Backend backend = device.as(Backend.class);
+        realObjects = new RealObjects(nativeFake, backend, model,
+                new QueuePairVerbs(nativeFake, backend, model, new KeyMaps(nativeFake), null));
+        final Context context = new Context(1, 101, 5, "shadow0", 1, 0, 0, IdMasks.IDENTITY);
+        final Pd pd = new Pd(2, 102, context);
+        mr = new Mr(3, 103, pd, arena.allocate(4096).address(), 4096, 0, 7, 8, 9);
+        final Channel channel = new Channel(4, 104, context);
+        final Cq cq = new Cq(6, 106, context, channel, 5, 10);
+        qp = new Qp(7, 107, 0, pd, cq, cq, 77, false, 0, 10, 10, 1, 1, 0);
+        model.contexts.add(context);
+        model.pds.add(pd);
+        model.mrs.add(mr);
+        model.channels.add(channel);
+        model.cqs.add(cq);
+        model.qps.add(qp);
+    }
+
+    private static List<String> of(final Fake fake, final String... prefixes) {
+        return fake.calls.stream().filter(c -> List.of(prefixes).stream().anyMatch(c::startsWith)).toList();
+    }
+
+    @Test
+    void theOrderIsThatOfDependence() throws Refusal {
+        assertNull(realObjects.destroy());
+        assertEquals(List.of("destroyQp 107", "destroyCq 106", "destroyChannel 104", "deregMr 103", "deallocPd 102",
+                "closeDevice 101"), of(device, "destroy", "de", "close").stream()
+                .filter(c -> !c.startsWith("devices") && !c.startsWith("deviceName")).toList());
+        assertTrue(library.calls.indexOf("channelDrain 4") < library.calls.indexOf("qpBind 7"));
+        assertTrue(library.calls.indexOf("contextDrain 1") < library.calls.indexOf("qpBind 7"));
+        realObjects.create();
+        assertEquals(List.of("openDevice", "allocPd", "regMr", "createChannel", "createCq", "createQp"),
+                device.names().stream().filter(c -> c.startsWith("open") || c.startsWith("alloc")
+                        || c.startsWith("reg") || c.startsWith("create")).toList());
+        assertTrue(qp.real != 0 && qp.real != 107);
+        assertEquals(7, qp.virtual);
+    }
+
+    @Test
+    void whatIsDestroyedIsNotDestroyedTwice() {
+        realObjects.destroy();
+        final long calls = device.count("destroyQp") + device.count("closeDevice");
+        assertNull(realObjects.destroy());
+        assertEquals(calls, device.count("destroyQp") + device.count("closeDevice"));
+    }
+
+    @Test
+    void oneThatIsBusyIsNamedAndTheRestGoes() {
+        device.answer("destroyCq", args -> VerbsErrno.EBUSY);
+        assertEquals("cannot destroy a completion queue: EBUSY", realObjects.destroy());
+        assertEquals(1, device.count("closeDevice"));
+    }
+
+    @Test
+    void aRegionWhoseMemoryIsGoneIsDeadAndTheRestComesBack() throws Refusal {
+        mr.address = 16;
+        realObjects.destroy();
+        realObjects.create();
+        assertTrue(mr.dead);
+        assertEquals(0, device.count("regMr"));
+        assertEquals(1, library.count("say"));
+        realObjects.destroy();
+        realObjects.create();
+        assertEquals(1, library.count("say"), "said once");
+    }
+
+    @Test
+    void aHostWithoutADeviceIsARefusal() {
+        realObjects.destroy();
+        device.answer("devices", args -> new long[0]);
+        library.answer("deviceReal", args -> 0L);
+        assertTrue(assertThrows(Refusal.class, realObjects::create).getMessage().contains("no RDMA device"));
+    }
+}

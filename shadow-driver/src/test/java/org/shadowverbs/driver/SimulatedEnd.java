@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+
+/**
+ * One queue pair of a reliable connection as the hardware and the preload library's log would have it, for testing the
+ * drain's policy: requests execute at the peer in order, answers come back in order and later, a consumer waits for a
+ * receive at the peer, only signaled requests complete. Knows, other than the policy, what has really taken effect.
+ */
+final class SimulatedEnd implements DrainPolicy.SendLog {
+    static final int READ = 4;
+    static final int FETCH_ADD = 6;
+    private static final int WR_FLUSH_ERR = 5;
+
+    /** A posted send request. */
+    record Sent(int opcode, boolean signaled) {
+        boolean consumer() {
+            return opcode == DrainPolicy.SEND || opcode == DrainPolicy.SEND_WITH_IMM
+                    || opcode == DrainPolicy.RDMA_WRITE_WITH_IMM;
+        }
+    }
+
+    final String name;
+    final List<Sent> sent = new ArrayList<>();
+    SimulatedEnd peer;
+
+    // The truth: a prefix has been executed at the peer, a prefix of that has been answered.
+    int executed;
+    int answered;
+    int receivesPosted;
+    int receivesConsumed;
+    int landingsPosted;
+    int landingsConsumed;
+    /** In the error state: sends nothing, answers nothing. */
+    boolean dead;
+    boolean markerOnWire;
+    boolean remoteWrite;
+    int errorStatus;
+    int errorAt = -1;
+
+    // What the library has seen so far.
+    int retired;
+    int received;
+    int seenLandings;
+    int marker;
+    boolean errorSeen;
+    boolean errorSettled;
+
+    final DrainPolicy.End end = new DrainPolicy.End();
+    DrainPolicy.Decision decision = DrainPolicy.Decision.of(DrainPolicy.Action.WAIT, "");
+    boolean granted;
+    DrainRecord heard;
+
+    SimulatedEnd(final String name) {
+        this.name = name;
+        end.state = 3;
+    }
+
+    /** One thing that the network does by itself; false: there is nothing to do for this end. */
+    boolean step(final Random random) {
+        if (dead) {
+            return false;
+        }
+        final boolean canExecute = !peer.dead && executed < sent.size() && (!sent.get(executed).consumer()
+                || peer.receivesConsumed < peer.receivesPosted || peer.landingsConsumed < peer.landingsPosted);
+        final boolean canAnswer = answered < executed;
+        final boolean canMark = markerOnWire && answered == sent.size() && !peer.dead;
+        if (canExecute && (!canAnswer || random.nextBoolean())) {
+            if (sent.get(executed).consumer()) {
+                if (peer.receivesConsumed < peer.receivesPosted) {
+                    peer.receivesConsumed++;
+                } else {
+                    peer.landingsConsumed++;
+                }
+            }
+            executed++;
+            return true;
+        }
+        if (canAnswer) {
+            answered++;
+            return true;
+        }
+        if (canMark) {
+            markerOnWire = false;
+            marker = peer.remoteWrite ? Bookmark.MARKER_COMPLETED : Bookmark.MARKER_FAILED;
+            return true;
+        }
+        return false;
+    }
+
+    /** The next request waits for a receive that is not there, or for a peer that does not answer. */
+    boolean blocked() {
+        return !dead && executed == answered && executed < sent.size() && (peer.dead || sent.get(executed).consumer()
+                && peer.receivesConsumed == peer.receivesPosted && peer.landingsConsumed == peer.landingsPosted);
+    }
+
+    void die(final int status) {
+        dead = true;
+        errorStatus = status;
+        errorAt = status == 0 ? -1 : executed;
+    }
+
+    /** sv_cq_drain: takes what completions there are. Receive completions may come late. */
+    void drain(final Random random) {
+        for (int p = retired; p < answered; p++) {
+            if (sent.get(p).signaled()) {
+                retired = Math.max(retired, p + 1);
+            }
+        }
+        if (marker == Bookmark.MARKER_COMPLETED) {
+            retired = sent.size();
+        }
+        final int arrived = receivesConsumed + landingsConsumed;
+        if (received < arrived) {
+            received += 1 + random.nextInt(arrived - received);
+        }
+        seenLandings = Math.min(landingsConsumed, Math.max(0, received - receivesConsumed));
+        if (dead && !errorSettled && errorStatus != 0) {
+            errorSeen = true;
+        }
+    }
+
+    Bookmark bookmark() {
+        int consumers = 0;
+        for (final Sent s : sent) {
+            consumers += s.consumer() ? 1 : 0;
+        }
+        final int landings = landingsPosted - seenLandings;
+        final int receives = receivesPosted - (received - seenLandings);
+        return new Bookmark(sent.size(), retired, consumers, received, receives,
+                errorSeen && !errorSettled ? errorStatus : 0,
+                errorSeen && !errorSettled && received == receivesConsumed + landingsConsumed ? WR_FLUSH_ERR : 0,
+                markerOnWire ? Bookmark.MARKER_POSTED : marker, landings);
+    }
+
+    DrainRecord record() {
+        final Bookmark b = end.bookmark;
+        final boolean lands = decision.action == DrainPolicy.Action.ASK_LANDING;
+        return DrainRecord.decode(new DrainRecord(b.received, b.receives, b.landings, end.state == 6,
+                end.withdrawn || end.failAfterwards, end.undecided(), decision.action == DrainPolicy.Action.ASK_MARKER, granted,
+                decision.action == DrainPolicy.Action.SETTLED, lands ? decision.ordinal : 0, lands ? decision.length : 0).encode());
+    }
+
+    /** One round of this end, as {@link Drain} does it. */
+    void round(final Random random) {
+        drain(random);
+        end.bookmark = bookmark();
+        end.hardwareError = dead;
+        end.roundsInError = end.bookmark.inError() ? end.roundsInError + 1 : 0;
+        if (decision.action != DrainPolicy.Action.SETTLED || end.bookmark.inError()) {
+            settle();
+        }
+        if (DrainPolicy.grants(heard, granted)) {
+            remoteWrite = true;
+            granted = true;
+        }
+        if (DrainPolicy.lands(end.bookmark, heard)) {
+            landingsPosted++;
+            end.bookmark = bookmark();
+        }
+    }
+
+    private void settle() {
+        for (int i = 0; i < 1000; i++) {
+            decision = DrainPolicy.decide(end, Pairing.CONNECTED, heard, this);
+            switch (decision.action) {
+                case RETIRE:
+                    if (decision.position <= retired) {
+                        throw new AssertionError("retires what is retired");
+                    }
+                    retired = (int) decision.position;
+                    break;
+                case WITHDRAW:
+                    end.withdrawn = true;
+                    errorSettled = true;
+                    retired = Math.max(retired, errorAt);
+                    break;
+                case DELIVER:
+                    throw new AssertionError(name + " delivers an error that the checkpoint made");
+                case FAIL_AFTERWARDS:
+                    end.failAfterwards = true;
+                    break;
+                case MARKER:
+                    if (markerOnWire) {
+                        throw new AssertionError("second marker");
+                    }
+                    markerOnWire = true;
+                    return;
+                case REFUSE:
+                    throw new AssertionError(name + " refuses: " + decision.why);
+                default:
+                    return;
+            }
+            end.bookmark = bookmark();
+        }
+        throw new AssertionError("decides for ever: " + decision.action);
+    }
+
+    private Sent at(final long position) {
+        if (position < retired || position >= sent.size()) {
+            throw new AssertionError("position " + position + " is not in the log");
+        }
+        return sent.get((int) position);
+    }
+
+    @Override
+    public int opcode(final long position) {
+        return at(position).opcode();
+    }
+
+    @Override
+    public boolean signaled(final long position) {
+        return at(position).signaled();
+    }
+
+    @Override
+    public long ordinal(final long position) {
+        if (!at(position).consumer()) {
+            return 0;
+        }
+        long n = 0;
+        for (int i = 0; i <= position; i++) {
+            n += sent.get(i).consumer() ? 1 : 0;
+        }
+        return n;
+    }
+
+    @Override
+    public long length(final long position) {
+        return at(position).opcode() * 100L;
+    }
+}

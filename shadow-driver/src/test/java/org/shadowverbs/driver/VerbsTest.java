@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.List;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.shadowverbs.bindings.abi.shadowverbs_h;
+import org.shadowverbs.bindings.abi.sv_qp_spec;
+import org.shadowverbs.bindings.abi.sv_request;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_port_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_cap;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.ids.AddressBook;
+import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.IdMasks;
+import org.shadowverbs.ids.OwnerRecord;
+import org.shadowverbs.ids.PortIds;
+
+/** Control verbs from the mailbox's request to the answer, over a library and a device that only take notes. */
+class VerbsTest {
+    private static final int REAL_LID = 0x44;
+
+    private final Arena arena = Arena.ofConfined();
+    private final Fake library = new Fake(0x10_0000);
+    private final Fake device = new Fake(0x20_0000);
+    private Model model;
+    private Verbs verbs;
+    private MemorySegment mailbox;
+    private int nextQpNum = 500;
+    private int nextKey = 900;
+    private MemorySegment lastModify;
+    private MemorySegment lastInit;
+
+    @BeforeEach
+    void setUp() {
+        start(IdMasks.IDENTITY);
+    }
+
+    private void start(final IdMasks masks) {
+        device.answer("queryDevice", args -> {
+            ibv_device_attr.phys_port_cnt((MemorySegment) args[1], (byte) 1);
+            ibv_device_attr.max_qp_wr((MemorySegment) args[1], 100);
+            ibv_device_attr.max_cqe((MemorySegment) args[1], 1000);
+            return 0;
+        });
+        device.answer("queryPort", args -> {
+            ibv_port_attr.lid((MemorySegment) args[2], (short) REAL_LID);
+            return 0;
+        });
+        device.answer("qpNum", args -> nextQpNum);
+        device.answer("lkey", args -> nextKey);
+        device.answer("rkey", args -> nextKey);
+        device.answer("modifyQp", args -> {
+            lastModify = arena.allocate(ibv_qp_attr.sizeof(), 8).copyFrom((MemorySegment) args[1]);
+            return 0;
+        });
+        device.answer("createQp", args -> {
+            lastInit = arena.allocate(ibv_qp_init_attr.sizeof(), 8).copyFrom((MemorySegment) args[1]);
+            return 0x7000L + nextQpNum;
+        });
+        model = new Model(masks);
+        final Native nativeFake = library.as(Native.class);
+        mailbox = arena.allocate(sv_request.sizeof() * 64, 128);
+        verbs = new Verbs(nativeFake, device.as(Backend.class), model, new KeyMaps(nativeFake), new Job() {
+            @Override
+            public void awaitAddressBook() {
+                library.calls.add("awaitAddressBook");
+            }
+
+            @Override
+            public void exit(final int status) {
+                library.calls.add("exit " + status);
+            }
+        });
+    }
+
+    @AfterEach
+    void tearDown() {
+        arena.close();
+    }
+
+    private int errOf(final int op, final long... args) {
+        final MemorySegment first = mailbox.asSlice(0, sv_request.sizeof());
+        sv_request.op(first, op);
+        for (int i = 0; i < args.length; i++) {
+            sv_request.arg(first, i, args[i]);
+        }
+        verbs.serve(new Request(mailbox).at(0));
+        return sv_request.err(first);
+    }
+
+    private long call(final int op, final long... args) {
+        assertEquals(0, errOf(op, args), "errno of verb " + op + ": " + library.calls);
+        return sv_request.result(mailbox.asSlice(0, sv_request.sizeof()));
+    }
+
+    private long createQp(final long pd, final long cq) {
+        final MemorySegment init = ibv_qp_init_attr.allocate(arena);
+        ibv_qp_init_attr.send_cq(init, MemorySegment.ofAddress(cq));
+        ibv_qp_init_attr.recv_cq(init, MemorySegment.ofAddress(cq));
+        ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_RC());
+        ibv_qp_cap.max_send_wr(ibv_qp_init_attr.cap(init), 10);
+        final long qp = call(Op.CREATE_QP, pd, init.address());
+        assertEquals(10, ibv_qp_cap.max_send_wr(ibv_qp_init_attr.cap(init)), "what the application is told");
+        return qp;
+    }
+
+    private int connect(final long qp, final int qpNum, final int lid) {
+        final MemorySegment attr = ibv_qp_attr.allocate(arena);
+        ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_RTR());
+        ibv_qp_attr.dest_qp_num(attr, qpNum);
+        ibv_ah_attr.dlid(ibv_qp_attr.ah_attr(attr), (short) lid);
+        ibv_ah_attr.port_num(ibv_qp_attr.ah_attr(attr), (byte) 1);
+        return errOf(Op.MODIFY_QP, qp, attr.address(),
+                verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_AV() | verbs_h.IBV_QP_DEST_QPN());
+    }
+
+    private long init(final long qp) {
+        final MemorySegment attr = ibv_qp_attr.allocate(arena);
+        ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_INIT());
+        ibv_qp_attr.port_num(attr, (byte) 1);
+        return errOf(Op.MODIFY_QP, qp, attr.address(), verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PORT());
+    }
+
+    @Test
+    void operationsAreNumberedAsInTheHeader() {
+        assertEquals(shadowverbs_h.SV_OP_OPEN_DEVICE(), Op.OPEN_DEVICE);
+        assertEquals(shadowverbs_h.SV_OP_GET_PKEY_INDEX(), Op.GET_PKEY_INDEX);
+        assertEquals(shadowverbs_h.SV_OP_REREG_MR(), Op.REREG_MR);
+        assertEquals(shadowverbs_h.SV_OP_CREATE_CQ_EX(), Op.CREATE_CQ_EX);
+        assertEquals(shadowverbs_h.SV_OP_MODIFY_QP(), Op.MODIFY_QP);
+        assertEquals(shadowverbs_h.SV_OP_DESTROY_AH(), Op.DESTROY_AH);
+        assertEquals(shadowverbs_h.SV_OP_EXIT(), Op.EXIT);
+    }
+
+    @Test
+    void aWholeLifeLeavesNothingBehind() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        final long mr = call(Op.REG_MR, pd, 0x1000, 4096, 0x1000, 7);
+        final long channel = call(Op.CREATE_COMP_CHANNEL, context);
+        final long cq = call(Op.CREATE_CQ, context, 10, 0, channel, 0);
+        final long qp = createQp(pd, cq);
+        assertEquals(VerbsErrno.EBUSY, errOf(Op.DESTROY_COMP_CHANNEL, channel));
+        call(Op.DESTROY_QP, qp);
+        call(Op.DESTROY_CQ, cq);
+        call(Op.DESTROY_COMP_CHANNEL, channel);
+        call(Op.DEREG_MR, mr);
+        call(Op.DEALLOC_PD, pd);
+        call(Op.CLOSE_DEVICE, context);
+        assertEquals(0, model.contexts.size() + model.pds.size() + model.mrs.size() + model.cqs.size()
+                + model.qps.size() + model.channels.size());
+        assertEquals(List.of("closeDevice", "deallocPd", "deregMr", "destroyChannel", "destroyCq", "destroyQp"),
+                device.names().stream().filter(c -> c.matches("(de(alloc|reg|stroy)|close).*")).sorted().toList());
+        assertEquals(VerbsErrno.EINVAL, errOf(Op.DESTROY_QP, qp), "twice");
+    }
+
+    @Test
+    void roomForMarkersIsAddedAndNotShown() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final MemorySegment attr = ibv_device_attr.allocate(arena);
+        call(Op.QUERY_DEVICE, context, attr.address());
+        assertEquals(99, ibv_device_attr.max_qp_wr(attr));
+        assertEquals(1000 - Cq.ROOM, ibv_device_attr.max_cqe(attr));
+        device.answer("createCq", args -> {
+            assertEquals(10 + Cq.ROOM, args[1]);
+            return 0x8000L;
+        });
+        final long cq = call(Op.CREATE_CQ, context, 10, 0, 0, 0);
+        createQp(call(Op.ALLOC_PD, context), cq);
+        assertEquals(11, ibv_qp_cap.max_send_wr(ibv_qp_init_attr.cap(lastInit)));
+        assertEquals(0x8000L, ibv_qp_init_attr.send_cq(lastInit).address(), "the real queue");
+    }
+
+    @Test
+    void idsAreScrambledBothWays() {
+        start(IdMasks.SCRAMBLED);
+        final int[] seen = new int[1];
+        library.answer("qpOpen", args -> {
+            seen[0] = sv_qp_spec.vqp_num((MemorySegment) args[1]);
+            return 0;
+        });
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long qp = createQp(call(Op.ALLOC_PD, context), call(Op.CREATE_CQ, context, 10, 0, 0, 0));
+        assertEquals(500 ^ IdMasks.SCRAMBLED.qpNum(), seen[0]);
+        final MemorySegment port = ibv_port_attr.allocate(arena);
+        call(Op.QUERY_PORT, context, 1, port.address(), ibv_port_attr.sizeof());
+        assertNotEquals(REAL_LID, ibv_port_attr.lid(port) & 0xffff);
+        assertEquals(0, connect(qp, seen[0], ibv_port_attr.lid(port)));
+        assertEquals(500, ibv_qp_attr.dest_qp_num(lastModify));
+        assertEquals(REAL_LID, ibv_ah_attr.dlid(ibv_qp_attr.ah_attr(lastModify)) & 0xffff);
+    }
+
+    @Test
+    void anObjectThatWouldHaveACarriedOverIdIsReplaced() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        final long cq = call(Op.CREATE_CQ, context, 10, 0, 0, 0);
+        final Context c = model.contexts.get(context);
+        final ExceptionSet carried = ExceptionSet.of(new int[] {500, 501}, new int[] {7, 8}, 2);
+        c.qpNums.reattached(carried, carried);
+        final ExceptionSet keys = ExceptionSet.of(new int[] {900}, new int[] {9}, 1);
+        c.localKeys.reattached(keys, keys);
+        device.answer("createQp", args -> 0x7000L + nextQpNum++);
+        device.answer("qpNum", args -> (int) ((long) args[0] - 0x7000L));
+        device.answer("regMr", args -> 0x9000L + nextKey++);
+        device.answer("lkey", args -> (int) ((long) args[0] - 0x9000L));
+        createQp(pd, cq);
+        assertEquals(502, model.qps.inOrder().get(0).virtualQpNum);
+        assertEquals(3, device.count("createQp"));
+        assertEquals(2, device.count("destroyQp"));
+        assertTrue(device.names().lastIndexOf("createQp") < device.names().indexOf("destroyQp"),
+                "held while the next is made, or it would come again");
+        call(Op.REG_MR, pd, 0x1000, 4096, 0x1000, 7);
+        assertEquals(901, model.mrs.inOrder().get(0).virtualLkey);
+        assertEquals(1, device.count("deregMr"));
+    }
+
+    @Test
+    void aDestinationCarriedOverIsTranslated() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long qp = createQp(call(Op.ALLOC_PD, context), call(Op.CREATE_CQ, context, 10, 0, 0, 0));
+        final PortIds port = new PortIds(1, 0x11, 0x99, 0, 1, new PortIds.GidPair[0]);
+        model.book(new AddressBook(List.of(new OwnerRecord(3, new OwnerRecord.ContextIds[] {
+            new OwnerRecord.ContextIds(new PortIds[] {port}, ExceptionSet.of(new int[] {40}, new int[] {41}, 1),
+                    ExceptionSet.of(new int[] {1}, new int[] {2}, 1))}))));
+        assertEquals(0, connect(qp, 40, 0x11));
+        assertEquals(41, ibv_qp_attr.dest_qp_num(lastModify));
+        assertEquals(0x99, ibv_ah_attr.dlid(ibv_qp_attr.ah_attr(lastModify)));
+        assertEquals(1, library.count("qpSetRkeys"));
+        assertEquals(40, model.qps.inOrder().get(0).attributes.destQpNum(), "recorded as the application gave it");
+        assertEquals(1, library.count("awaitAddressBook"));
+    }
+
+    @Test
+    void whatFailsHalfwayIsUndoneAndKeepsItsErrno() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        library.answer("cqBind", args -> (long) args[1] == 0 ? 0 : 24);
+        assertEquals(24, errOf(Op.CREATE_CQ, context, 10, 0, 0, 0));
+        assertEquals(1, device.count("destroyCq"));
+        assertEquals(1, library.count("cqFree"));
+        device.answer("allocPd", args -> {
+            throw new VerbsException(28);
+        });
+        assertEquals(28, errOf(Op.ALLOC_PD, context));
+        device.answer("closeDevice", args -> {
+            throw new IllegalStateException("a bug");
+        });
+        assertEquals(VerbsErrno.EIO, errOf(Op.CLOSE_DEVICE, context));
+        assertEquals(1, library.count("say"));
+    }
+
+    @Test
+    void whatIsNotVirtualizedIsRefusedByName() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        assertEquals(VerbsErrno.EOPNOTSUPP, errOf(Op.CREATE_SRQ, pd, 0));
+        assertEquals(VerbsErrno.EOPNOTSUPP, errOf(Op.CREATE_AH, pd, 0));
+        final MemorySegment init = ibv_qp_init_attr.allocate(arena);
+        ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_UD());
+        assertEquals(VerbsErrno.EOPNOTSUPP, errOf(Op.CREATE_QP, pd, init.address()));
+        assertEquals(3, library.count("say"));
+        assertEquals(0, device.count("createQp"));
+    }
+
+    @Test
+    void aQueryAnswersWithWhatTheApplicationKnows() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long cq = call(Op.CREATE_CQ, context, 10, 0, 0, 0);
+        final long qp = createQp(call(Op.ALLOC_PD, context), cq);
+        assertEquals(0, init(qp));
+        assertEquals(0, connect(qp, 40, 0x11));
+        final MemorySegment attr = ibv_qp_attr.allocate(arena);
+        final MemorySegment init = ibv_qp_init_attr.allocate(arena);
+        device.answer("queryQp", args -> {
+            ibv_qp_attr.dest_qp_num((MemorySegment) args[1], 999);
+            ibv_qp_cap.max_send_wr(ibv_qp_attr.cap((MemorySegment) args[1]), 11);
+            return 0;
+        });
+        call(Op.QUERY_QP, qp, attr.address(), verbs_h.IBV_QP_DEST_QPN(), init.address());
+        assertEquals(40, ibv_qp_attr.dest_qp_num(attr));
+        assertEquals(10, ibv_qp_cap.max_send_wr(ibv_qp_attr.cap(attr)));
+        assertEquals(cq, ibv_qp_init_attr.send_cq(init).address());
+    }
+
+    @Test
+    void aDestroyedConnectionLeavesWordForItsPeer() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long qp = createQp(call(Op.ALLOC_PD, context), call(Op.CREATE_CQ, context, 10, 0, 0, 0));
+        assertEquals(0, init(qp));
+        assertEquals(0, connect(qp, 40, 0x11));
+        call(Op.DESTROY_QP, qp);
+        assertEquals(1, model.tombstones().size());
+        assertEquals(1, PeerTable.lastWords(model, 3).size());
+    }
+}
