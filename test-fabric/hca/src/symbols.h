@@ -1,0 +1,197 @@
+/*
+ * Every symbol of libibverbs.so.1 (the 180 of rdma-core 44), in the order of libibverbs.map.
+ *
+ * HCA_SYMBOLS(X) expands X(name, version, kind, result) with kind
+ *   HERE   implemented by this library
+ *   OLD    the IBVERBS_1.0 binary interface of before 2008: refused by name
+ *   STUB   refused by name with EOPNOTSUPP
+ *   QUIET  called by the constructors of provider libraries: does nothing
+ *   DATA   a variable
+ * and result INT, PTR or VOID, what a refusal returns.
+ */
+#ifndef HCA_SYMBOLS_H
+#define HCA_SYMBOLS_H
+
+#define HCA_SYMBOLS(X) \
+	X(ibv_ack_async_event, 1.0, OLD, VOID) \
+	X(ibv_ack_cq_events, 1.0, OLD, VOID) \
+	X(ibv_alloc_pd, 1.0, OLD, PTR) \
+	X(ibv_attach_mcast, 1.0, OLD, INT) \
+	X(ibv_close_device, 1.0, OLD, INT) \
+	X(ibv_copy_path_rec_from_kern, 1.0, STUB, VOID) \
+	X(ibv_copy_path_rec_to_kern, 1.0, STUB, VOID) \
+	X(ibv_copy_qp_attr_from_kern, 1.0, STUB, VOID) \
+	X(ibv_create_ah, 1.0, OLD, PTR) \
+	X(ibv_create_comp_channel, 1.0, HERE, INT) \
+	X(ibv_create_cq, 1.0, OLD, PTR) \
+	X(ibv_create_qp, 1.0, OLD, PTR) \
+	X(ibv_create_srq, 1.0, OLD, PTR) \
+	X(ibv_dealloc_pd, 1.0, OLD, INT) \
+	X(ibv_dereg_mr, 1.0, OLD, INT) \
+	X(ibv_destroy_ah, 1.0, OLD, INT) \
+	X(ibv_destroy_comp_channel, 1.0, HERE, INT) \
+	X(ibv_destroy_cq, 1.0, OLD, INT) \
+	X(ibv_destroy_qp, 1.0, OLD, INT) \
+	X(ibv_destroy_srq, 1.0, OLD, INT) \
+	X(ibv_detach_mcast, 1.0, OLD, INT) \
+	X(ibv_free_device_list, 1.0, OLD, VOID) \
+	X(ibv_get_async_event, 1.0, OLD, INT) \
+	X(ibv_get_cq_event, 1.0, OLD, INT) \
+	X(ibv_get_device_guid, 1.0, OLD, INT) \
+	X(ibv_get_device_list, 1.0, OLD, PTR) \
+	X(ibv_get_device_name, 1.0, OLD, PTR) \
+	X(ibv_get_sysfs_path, 1.0, HERE, INT) \
+	X(ibv_modify_qp, 1.0, OLD, INT) \
+	X(ibv_modify_srq, 1.0, OLD, INT) \
+	X(ibv_open_device, 1.0, OLD, PTR) \
+	X(ibv_query_device, 1.0, OLD, INT) \
+	X(ibv_query_gid, 1.0, OLD, INT) \
+	X(ibv_query_pkey, 1.0, OLD, INT) \
+	X(ibv_query_port, 1.0, OLD, INT) \
+	X(ibv_query_qp, 1.0, OLD, INT) \
+	X(ibv_query_srq, 1.0, OLD, INT) \
+	X(ibv_rate_to_mult, 1.0, HERE, INT) \
+	X(ibv_read_sysfs_file, 1.0, HERE, INT) \
+	X(ibv_reg_mr, 1.0, OLD, PTR) \
+	X(ibv_resize_cq, 1.0, OLD, INT) \
+	X(mult_to_ibv_rate, 1.0, HERE, INT) \
+	X(ibv_ack_async_event, 1.1, HERE, VOID) \
+	X(ibv_ack_cq_events, 1.1, HERE, VOID) \
+	X(ibv_alloc_pd, 1.1, HERE, PTR) \
+	X(ibv_attach_mcast, 1.1, HERE, INT) \
+	X(ibv_close_device, 1.1, HERE, INT) \
+	X(ibv_copy_ah_attr_from_kern, 1.1, STUB, VOID) \
+	X(ibv_create_ah, 1.1, HERE, PTR) \
+	X(ibv_create_ah_from_wc, 1.1, HERE, PTR) \
+	X(ibv_create_cq, 1.1, HERE, PTR) \
+	X(ibv_create_qp, 1.1, HERE, PTR) \
+	X(ibv_create_srq, 1.1, HERE, PTR) \
+	X(ibv_dealloc_pd, 1.1, HERE, INT) \
+	X(ibv_dereg_mr, 1.1, HERE, INT) \
+	X(ibv_destroy_ah, 1.1, HERE, INT) \
+	X(ibv_destroy_cq, 1.1, HERE, INT) \
+	X(ibv_destroy_qp, 1.1, HERE, INT) \
+	X(ibv_destroy_srq, 1.1, HERE, INT) \
+	X(ibv_detach_mcast, 1.1, HERE, INT) \
+	X(ibv_dofork_range, 1.1, HERE, INT) \
+	X(ibv_dontfork_range, 1.1, HERE, INT) \
+	X(ibv_event_type_str, 1.1, HERE, INT) \
+	X(ibv_fork_init, 1.1, HERE, INT) \
+	X(ibv_free_device_list, 1.1, HERE, VOID) \
+	X(ibv_get_async_event, 1.1, HERE, INT) \
+	X(ibv_get_cq_event, 1.1, HERE, INT) \
+	X(ibv_get_device_guid, 1.1, HERE, INT) \
+	X(ibv_get_device_list, 1.1, HERE, PTR) \
+	X(ibv_get_device_name, 1.1, HERE, PTR) \
+	X(ibv_init_ah_from_wc, 1.1, HERE, INT) \
+	X(ibv_modify_qp, 1.1, HERE, INT) \
+	X(ibv_modify_srq, 1.1, HERE, INT) \
+	X(ibv_node_type_str, 1.1, HERE, INT) \
+	X(ibv_open_device, 1.1, HERE, PTR) \
+	X(ibv_port_state_str, 1.1, HERE, INT) \
+	X(ibv_query_device, 1.1, HERE, INT) \
+	X(ibv_query_gid, 1.1, HERE, INT) \
+	X(ibv_query_pkey, 1.1, HERE, INT) \
+	X(ibv_query_port, 1.1, HERE, INT) \
+	X(ibv_query_qp, 1.1, HERE, INT) \
+	X(ibv_query_srq, 1.1, HERE, INT) \
+	X(ibv_rate_to_mbps, 1.1, HERE, INT) \
+	X(ibv_reg_mr, 1.1, HERE, PTR) \
+	X(ibv_register_driver, 1.1, QUIET, VOID) \
+	X(ibv_rereg_mr, 1.1, HERE, INT) \
+	X(ibv_resize_cq, 1.1, HERE, INT) \
+	X(ibv_resolve_eth_l2_from_gid, 1.1, STUB, INT) \
+	X(ibv_wc_status_str, 1.1, HERE, INT) \
+	X(mbps_to_ibv_rate, 1.1, HERE, INT) \
+	X(ibv_get_pkey_index, 1.5, HERE, INT) \
+	X(ibv_qp_to_qp_ex, 1.6, HERE, INT) \
+	X(ibv_reg_mr_iova, 1.7, HERE, INT) \
+	X(ibv_reg_mr_iova2, 1.8, HERE, INT) \
+	X(ibv_get_device_index, 1.9, HERE, INT) \
+	X(ibv_import_device, 1.10, STUB, PTR) \
+	X(ibv_import_mr, 1.10, STUB, PTR) \
+	X(ibv_import_pd, 1.10, STUB, PTR) \
+	X(ibv_query_ece, 1.10, HERE, INT) \
+	X(ibv_set_ece, 1.10, HERE, INT) \
+	X(ibv_unimport_mr, 1.10, STUB, VOID) \
+	X(ibv_unimport_pd, 1.10, STUB, VOID) \
+	X(_ibv_query_gid_ex, 1.11, HERE, INT) \
+	X(_ibv_query_gid_table, 1.11, HERE, INT) \
+	X(ibv_reg_dmabuf_mr, 1.12, STUB, PTR) \
+	X(ibv_import_dm, 1.13, STUB, PTR) \
+	X(ibv_is_fork_initialized, 1.13, HERE, INT) \
+	X(ibv_unimport_dm, 1.13, STUB, VOID) \
+	X(ibv_query_qp_data_in_order, 1.14, HERE, INT) \
+	X(__ioctl_final_num_attrs, PRIVATE_34, STUB, INT) \
+	X(__verbs_log, PRIVATE_34, QUIET, VOID) \
+	X(_verbs_init_and_alloc_context, PRIVATE_34, STUB, PTR) \
+	X(execute_ioctl, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_advise_mr, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_alloc_dm, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_alloc_mw, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_alloc_pd, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_attach_mcast, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_close_xrcd, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_ah, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_counters, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_cq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_cq_ex, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_flow, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_flow_action_esp, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_qp, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_qp_ex, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_qp_ex2, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_rwq_ind_table, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_srq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_srq_ex, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_create_wq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_dealloc_mw, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_dealloc_pd, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_dereg_mr, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_ah, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_counters, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_cq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_flow, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_flow_action, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_qp, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_rwq_ind_table, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_srq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_destroy_wq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_detach_mcast, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_free_dm, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_get_context, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_modify_cq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_modify_flow_action_esp, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_modify_qp, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_modify_qp_ex, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_modify_srq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_modify_wq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_open_qp, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_open_xrcd, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_poll_cq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_post_recv, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_post_send, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_post_srq_recv, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_query_context, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_query_device_any, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_query_mr, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_query_port, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_query_qp, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_query_srq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_read_counters, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_reg_dm_mr, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_reg_dmabuf_mr, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_reg_mr, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_req_notify_cq, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_rereg_mr, PRIVATE_34, STUB, INT) \
+	X(ibv_cmd_resize_cq, PRIVATE_34, STUB, INT) \
+	X(ibv_query_gid_type, PRIVATE_34, HERE, INT) \
+	X(ibv_read_ibdev_sysfs_file, PRIVATE_34, HERE, INT) \
+	X(verbs_allow_disassociate_destroy, PRIVATE_34, DATA, INT) \
+	X(verbs_init_cq, PRIVATE_34, STUB, VOID) \
+	X(verbs_open_device, PRIVATE_34, STUB, PTR) \
+	X(verbs_register_driver_34, PRIVATE_34, QUIET, VOID) \
+	X(verbs_set_ops, PRIVATE_34, STUB, VOID) \
+	X(verbs_uninit_context, PRIVATE_34, STUB, VOID)
+
+#endif

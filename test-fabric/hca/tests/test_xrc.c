@@ -1,0 +1,309 @@
+/* XRC: requests that name the SRQ they are for, domains, QPs with several handles. */
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "harness.h"
+
+/* @a has send QPs, @b a domain with receive QPs and SRQs. */
+static struct endpoint a, b;
+static struct ibv_xrcd *xrcd;
+
+static struct ibv_xrcd *open_domain(int fd, int oflags)
+{
+	struct ibv_xrcd_init_attr init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags,
+	};
+
+	return ibv_open_xrcd(b.ctx, &init);
+}
+
+static struct ibv_srq *create_srq(struct ibv_xrcd *domain, struct ibv_cq *cq, uint32_t *number)
+{
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { .max_wr = 8, .max_sge = 1 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC, .pd = b.pd, .xrcd = domain, .cq = cq,
+	};
+	struct ibv_srq *srq = ibv_create_srq_ex(b.ctx, &init);
+
+	CHECK(srq);
+	CHECK_EQ(ibv_get_srq_num(srq, number), 0);
+	return srq;
+}
+
+static struct ibv_qp *create_recv_qp(struct ibv_xrcd *domain)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = domain,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(b.ctx, &init);
+
+	CHECK(qp);
+	return qp;
+}
+
+static int recv_rts(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .timeout = 12, .sq_psn = 1 };
+
+	return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN);
+}
+
+/* An XRC send QP at @a for the receive QP @qp of @b. */
+static struct ibv_qp *connect_to(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = a.send_cq, .qp_type = IBV_QPT_XRC_SEND, .pd = a.pd,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.cap = { .max_send_wr = 16, .max_send_sge = 2, .max_inline_data = 16 },
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp *send = ibv_create_qp_ex(a.ctx, &init);
+	struct ibv_qp_attr attr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num, .rq_psn = b.psn,
+		.ah_attr = { .dlid = b.lid, .port_num = 1 },
+	};
+	struct address to_a;
+
+	CHECK(send);
+	to_a = endpoint_address(&a);
+	to_a.qpn = send->qp_num;
+	CHECK_EQ(qp_init(&a, send), 0);
+	CHECK_EQ(ibv_modify_qp(send, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			       IBV_QP_RQ_PSN), 0);
+	CHECK_EQ(qp_rts(&a, send), 0);
+	CHECK_EQ(qp_init(&b, qp), 0);
+	CHECK_EQ(qp_rtr(&b, qp, &to_a), 0);
+	CHECK_EQ(recv_rts(qp), 0);
+	return send;
+}
+
+static int request(struct ibv_qp *send, uint32_t srqn, enum ibv_wr_opcode opcode, uint64_t wr_id, uint32_t length)
+{
+	struct ibv_sge sge = sge_of(&a, 0, length);
+	struct ibv_send_wr wr = {
+		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = (uintptr_t)b.buf, .rkey = b.mr->rkey }, .qp_type.xrc.remote_srqn = srqn,
+	}, *bad;
+
+	return ibv_post_send(send, &wr, &bad);
+}
+
+static int post_to(struct ibv_srq *srq, uint64_t wr_id)
+{
+	struct ibv_sge sge = sge_of(&b, 4096, 64);
+	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
+static void open_both(void)
+{
+	endpoint_open(&a, NULL);
+	endpoint_open(&b, NULL);
+	xrcd = open_domain(-1, O_CREAT);
+	CHECK(xrcd);
+}
+
+static void close_both(void)
+{
+	CHECK_EQ(ibv_close_xrcd(xrcd), 0);
+	pair_close(&a, &b);
+}
+
+/* One connection serves two SRQs that complete to two CQs. */
+static void srq_by_number(void)
+{
+	struct ibv_qp *recv, *send;
+	struct ibv_srq *one, *two;
+	uint32_t n1, n2;
+	struct ibv_wc wc;
+
+	open_both();
+	one = create_srq(xrcd, b.recv_cq, &n1);
+	two = create_srq(xrcd, b.send_cq, &n2);
+	CHECK(n1 != n2);
+	recv = create_recv_qp(xrcd);
+	send = connect_to(recv);
+	memset(a.buf, 'x', 16);
+	CHECK_EQ(post_to(one, 1), 0);
+	CHECK_EQ(post_to(two, 2), 0);
+	CHECK_EQ(request(send, n2, IBV_WR_SEND, 10, 16), 0);
+	expect(a.send_cq, 10, IBV_WC_SUCCESS);
+	wc = expect(b.send_cq, 2, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.qp_num, recv->qp_num);
+	CHECK_EQ(wc.src_qp, send->qp_num);
+	CHECK_EQ(wc.byte_len, 16);
+	CHECK_EQ(b.buf[4096 + 15], 'x');
+	poll_none(b.recv_cq, 1);
+	CHECK_EQ(request(send, n1, IBV_WR_SEND_WITH_IMM, 11, 16), 0);
+	expect(b.recv_cq, 1, IBV_WC_SUCCESS);
+	expect(a.send_cq, 11, IBV_WC_SUCCESS);
+	/* RDMA goes to the regions of the SRQ's protection domain. */
+	CHECK_EQ(request(send, n1, IBV_WR_RDMA_WRITE, 12, 8), 0);
+	expect(a.send_cq, 12, IBV_WC_SUCCESS);
+	CHECK_EQ(b.buf[7], 'x');
+
+	/* The same by the extended calls; an SRQ that is empty is RNR. */
+	{
+		struct ibv_qp_ex *qpx = ibv_qp_to_qp_ex(send);
+
+		ibv_wr_start(qpx);
+		qpx->wr_id = 13;
+		qpx->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_send(qpx);
+		ibv_wr_set_xrc_srqn(qpx, n2);
+		ibv_wr_set_inline_data(qpx, a.buf, 4);
+		CHECK_EQ(ibv_wr_complete(qpx), 0);
+	}
+	poll_none(a.send_cq, 5);
+	CHECK_EQ(post_to(two, 3), 0);
+	expect(a.send_cq, 13, IBV_WC_SUCCESS);
+
+	CHECK_EQ(ibv_destroy_cq(b.send_cq), EBUSY);
+	CHECK_EQ(ibv_close_xrcd(xrcd), EBUSY);
+	/* Unread completions of an SRQ go with it. */
+	CHECK_EQ(ibv_destroy_srq(two), 0);
+	poll_none(b.send_cq, 1);
+	CHECK_EQ(request(send, n2, IBV_WR_SEND, 14, 4), 0);
+	expect(a.send_cq, 14, IBV_WC_REM_INV_REQ_ERR);
+	CHECK_EQ(qp_state(recv), IBV_QPS_ERR);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	CHECK_EQ(ibv_destroy_srq(one), 0);
+	close_both();
+}
+
+static void another_domain(void)
+{
+	struct ibv_qp *recv, *send;
+	struct ibv_xrcd *other;
+	struct ibv_srq *srq;
+	uint32_t number;
+
+	open_both();
+	other = open_domain(-1, O_CREAT);
+	CHECK(other);
+	srq = create_srq(other, b.recv_cq, &number);
+	recv = create_recv_qp(xrcd);
+	send = connect_to(recv);
+	CHECK_EQ(post_to(srq, 1), 0);
+	CHECK_EQ(request(send, number, IBV_WR_SEND, 2, 4), 0);
+	expect(a.send_cq, 2, IBV_WC_REM_INV_REQ_ERR);
+	poll_none(b.recv_cq, 1);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+	CHECK_EQ(ibv_close_xrcd(other), 0);
+	close_both();
+}
+
+static void domains_of_files(void)
+{
+	char path[] = "/tmp/sv-hca-xrcd-XXXXXX";
+	struct ibv_xrcd *first, *second;
+	struct ibv_qp *recv, *send;
+	struct ibv_srq *srq;
+	uint32_t number;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	open_both();
+	CHECK(!open_domain(-1, 0));
+	CHECK_EQ(errno, EINVAL);
+	CHECK(!open_domain(fd, 0));
+	CHECK_EQ(errno, EAGAIN);
+	first = open_domain(fd, O_CREAT);
+	second = open_domain(fd, O_CREAT);
+	CHECK(first && second);
+	CHECK(!open_domain(fd, O_CREAT | O_EXCL));
+	CHECK_EQ(errno, EINVAL);
+	/* The SRQ is of one, the QP of the other handle of the same domain. */
+	srq = create_srq(first, b.recv_cq, &number);
+	recv = create_recv_qp(second);
+	send = connect_to(recv);
+	CHECK_EQ(post_to(srq, 1), 0);
+	CHECK_EQ(request(send, number, IBV_WR_SEND, 2, 4), 0);
+	expect(b.recv_cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+	CHECK_EQ(ibv_close_xrcd(first), 0);
+	CHECK_EQ(ibv_close_xrcd(second), 0);
+	close_both();
+	CHECK_EQ(unlink(path), 0);
+	close(fd);
+}
+
+/* The QP lives as long as one of its handles. */
+static void opened_again(void)
+{
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
+			     IBV_QP_OPEN_ATTR_CONTEXT,
+		.qp_type = IBV_QPT_XRC_RECV, .qp_context = &attr,
+	};
+	struct ibv_qp *recv, *again, *send;
+	struct ibv_srq *srq;
+	uint32_t number;
+
+	open_both();
+	srq = create_srq(xrcd, b.recv_cq, &number);
+	recv = create_recv_qp(xrcd);
+	attr.qp_num = recv->qp_num ^ 1;
+	attr.xrcd = xrcd;
+	CHECK(!ibv_open_qp(b.ctx, &attr));
+	CHECK_EQ(errno, EINVAL);
+	attr.qp_num = recv->qp_num;
+	again = ibv_open_qp(b.ctx, &attr);
+	CHECK(again && again != recv);
+	CHECK_EQ(again->qp_num, recv->qp_num);
+	CHECK(again->qp_context == &attr);
+	send = connect_to(again);
+	CHECK_EQ(qp_state(recv), IBV_QPS_RTS);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	CHECK_EQ(post_to(srq, 1), 0);
+	CHECK_EQ(request(send, number, IBV_WR_SEND, 2, 4), 0);
+	expect(b.recv_cq, 1, IBV_WC_SUCCESS);
+	expect(a.send_cq, 2, IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_close_xrcd(xrcd), EBUSY);
+	CHECK_EQ(ibv_destroy_qp(again), 0);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+	close_both();
+}
+
+static void refused(void)
+{
+	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_PD };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS };
+	struct ibv_srq_init_attr basic = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_srq *srq;
+	struct ibv_qp *recv;
+	uint32_t number;
+
+	open_both();
+	init.pd = b.pd;
+	CHECK(!ibv_create_qp_ex(b.ctx, &init));
+	CHECK_EQ(errno, EINVAL);
+	srq = ibv_create_srq(b.pd, &basic);
+	CHECK_EQ(ibv_get_srq_num(srq, &number), EOPNOTSUPP);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+	recv = create_recv_qp(xrcd);
+	CHECK_EQ(qp_init(&b, recv), 0);
+	CHECK_EQ(ibv_modify_qp(recv, &attr, IBV_QP_STATE), EINVAL);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	close_both();
+}
+
+int main(void)
+{
+	harness_start();
+	RUN(srq_by_number);
+	RUN(another_domain);
+	RUN(domains_of_files);
+	RUN(opened_again);
+	RUN(refused);
+	return 0;
+}

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Locale;
+import java.util.Map;
+
+/**
+ * {@code shadowverbs demo}: the main job, shown on the software HCA. Unmodified programs run under the preload, are
+ * checkpointed in mid-run, killed with SIGKILL, restarted on a device whose ids all differ, and end as if nothing had
+ * happened.
+ */
+public final class Demo {
+    private static final Duration ENDING = Duration.ofSeconds(180);
+    private static final int SCHEMA = 1;
+    private static final int ITERATIONS = 50_000;
+    private static final int DELAY_MICROS = 400;
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Path dist;
+    private final PrintStream people;
+    private final ArrayNode scenarios = JSON.createArrayNode();
+    private boolean passed = true;
+
+    private Demo(final Path dist, final PrintStream people) {
+        this.dist = dist;
+        this.people = people;
+    }
+
+    /** Exits with 0 when all scenarios passed, 1 when one failed, 2 for wrong usage. */
+    public static void main(final String[] args) throws InterruptedException {
+        final boolean json = List.of(args).equals(List.of("--json"));
+        if (args.length > 0 && !json) {
+            System.err.println("shadowverbs: demo: unknown argument " + args[0] + " (see shadowverbs help demo)");
+            System.exit(2);
+        }
+        final Demo demo = new Demo(Path.of(System.getProperty("shadowverbs.home")), json ? System.err : System.out);
+        demo.scenario("rc_pingpong", "two processes of Debian's ibv_rc_pingpong", demo::pingPong);
+        demo.scenario("selfcheck", "four processes that check every operation", demo::selfCheck);
+        if (json) {
+            final ObjectNode all = JSON.createObjectNode();
+            all.put("schema", SCHEMA).put("command", "demo").put("passed", demo.passed);
+            all.set("scenarios", demo.scenarios);
+            System.out.println(all);
+        }
+        demo.people.println("demo: " + (demo.passed ? "passed" : "failed"));
+        System.exit(demo.passed ? 0 : 1);
+    }
+
+    private interface Scenario {
+        void run(Job job, ObjectNode result) throws IOException, InterruptedException;
+    }
+
+    private void scenario(final String name, final String title, final Scenario scenario) throws InterruptedException {
+        final ObjectNode result = scenarios.addObject().put("name", name).put("passed", false);
+        people.println("== " + title);
+        try (Job job = Job.start(dist, Map.of())) {
+            say("coordinator and agent at port " + job.port());
+            scenario.run(job, result);
+            result.put("passed", true);
+        } catch (IOException e) {
+            passed = false;
+            result.put("problem", e.getMessage());
+            say("FAILED: " + e.getMessage());
+        }
+    }
+
+    private void pingPong(final Job job, final ObjectNode result) throws IOException, InterruptedException {
+        final String port = Integer.toString(freePort());
+        final String iterations = Integer.toString(ITERATIONS);
+        // However fast or crowded this machine is, the programs are not to end before they are killed.
+        job.configure("SV_HCA_EXEC_DELAY_US=" + DELAY_MICROS);
+        final String[] server = {"ibv_rc_pingpong", "-c", "-n", iterations, "-p", port};
+        final String[] client = {"ibv_rc_pingpong", "-c", "-n", iterations, "-p", port, "127.0.0.1"};
+        final Running first = job.launch("server", server);
+        job.await("the server to listen", () -> listens(port), first);
+        final Running second = job.launch("client", client);
+        job.awaitRanks(2);
+        job.await("traffic", () -> first.processorSeconds() + second.processorSeconds() > 2, first, second);
+        say("2 ranks run: " + iterations + " messages each way, contents validated; the HCA is told to take "
+                + DELAY_MICROS + " us for each");
+        final JsonNode checkpoint = checkpoint(job, result);
+        first.killHard();
+        second.killHard();
+        say("both killed with SIGKILL");
+        job.configure("SV_HCA_EXEC_DELAY_US=" + DELAY_MICROS / 4);
+        final Running restart = restart(job, result, checkpoint, 2);
+        restart.succeed(ENDING);
+        for (final Running program : List.of(first, second)) {
+            final String said = program.output();
+            final String end = said.lines().filter(l -> l.startsWith(iterations + " iters in")).findFirst()
+                    .orElseThrow(() -> new IOException(program.name() + " did not finish: " + said));
+            say(program.name() + ": " + end);
+        }
+        say("both ended with status 0");
+    }
+
+    private void selfCheck(final Job job, final ObjectNode result) throws IOException, InterruptedException {
+        final Path stop = job.work().resolve("stop");
+        final Running program = job.launch("selfcheck", dist.resolve("programs/selfcheck").toString(), "-n", "4",
+                "--stop-file", stop.toString(), "--json");
+        job.awaitRanks(4);
+        job.await("traffic", () -> program.processorSeconds() > 4, program);
+        say("4 ranks run, all pairs connected, all RC operations mixed at random");
+        final JsonNode checkpoint = checkpoint(job, result);
+        program.killHard();
+        say("all killed with SIGKILL");
+        final Running restart = restart(job, result, checkpoint, 4);
+        Thread.sleep(2000); // the restored ranks run on for a while before they are told to stop
+        Files.createFile(stop);
+        restart.succeed(ENDING);
+        final String last = program.output().lines().filter(l -> l.startsWith("{")).reduce((a, b) -> b)
+                .orElseThrow(() -> new IOException("selfcheck gave no result"));
+        final JsonNode counts = JSON.readTree(last);
+        for (final String name : List.of("verified", "lost", "doubled", "damaged")) {
+            result.put(name, counts.get(name).asLong());
+        }
+        say(String.format(Locale.ROOT, "%,d operations verified, %d lost, %d doubled, %d damaged",
+                counts.get("verified").asLong(), counts.get("lost").asLong(), counts.get("doubled").asLong(),
+                counts.get("damaged").asLong()));
+        if (counts.get("lost").asLong() + counts.get("doubled").asLong() + counts.get("damaged").asLong() > 0
+                || counts.get("verified").asLong() == 0) {
+            throw new IOException("selfcheck found operations lost, doubled or damaged");
+        }
+    }
+
+    private JsonNode checkpoint(final Job job, final ObjectNode result) throws IOException, InterruptedException {
+        final JsonNode checkpoint = job.checkpoint();
+        for (final String name : List.of("checkpoint_ms", "drain_ms")) {
+            result.put(name, checkpoint.get(name).asDouble());
+        }
+        result.put("image_bytes", checkpoint.get("image_bytes").asLong());
+        say(String.format(Locale.ROOT, "checkpoint: %.0f ms, of it drain %.1f ms in %d rounds; images %.1f MB; runs on",
+                checkpoint.get("checkpoint_ms").asDouble(), checkpoint.get("drain_ms").asDouble(),
+                checkpoint.get("drain_rounds").asInt(), checkpoint.get("image_bytes").asLong() / 1e6));
+        return checkpoint;
+    }
+
+    private Running restart(final Job job, final ObjectNode result, final JsonNode checkpoint, final int ranks)
+            throws IOException, InterruptedException {
+        job.startCoordinator();
+        final long start = System.nanoTime();
+        final Running restart = job.restart(checkpoint.get("folder").asText());
+        job.awaitRestarted(ranks, restart);
+        final double millis = (System.nanoTime() - start) / 1e6;
+        result.put("restart_ms", millis);
+        say(String.format(Locale.ROOT, "restarted in %.0f ms on a device with other lid, queue pair numbers and keys",
+                millis));
+        return restart;
+    }
+
+    private static boolean listens(final String port) {
+        final String suffix = String.format(":%04X", Integer.parseInt(port));
+        try {
+            for (final String table : List.of("/proc/net/tcp", "/proc/net/tcp6")) {
+                for (final String line : Files.readAllLines(Path.of(table))) {
+                    final String[] fields = line.strip().split("\\s+");
+                    if (fields[1].endsWith(suffix) && "0A".equals(fields[3])) {
+                        return true;
+                    }
+                }
+            }
+        } catch (IOException e) {
+            return false;
+        }
+        return false;
+    }
+
+    private static int freePort() throws IOException {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
+        }
+    }
+
+    private void say(final String line) {
+        people.println("   " + line);
+    }
+}

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
+
+/**
+ * A job on the software HCA, driven by the commands of the distribution as a person would: a coordinator on a port of
+ * its own, programs launched under it, checkpoints, restarts. Everything it leaves behind is in one temporary folder
+ * and one fabric directory, both removed at the end.
+ */
+final class Job implements AutoCloseable {
+    private static final Duration COMMAND = Duration.ofSeconds(90);
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private final Path dist;
+    private final Path work;
+    private final Path fabric;
+    private final Map<String, String> environment;
+    private final List<Running> programs = new ArrayList<>();
+    private int commands;
+    private int port;
+
+    private Job(final Path dist, final Map<String, String> more) throws IOException {
+        this.dist = dist;
+        work = Files.createTempDirectory("shadowverbs-job-");
+        final Path shm = Path.of("/dev/shm");
+        fabric = Files.createTempDirectory(Files.isWritable(shm) ? shm : work, "shadowverbs-fabric-");
+        environment = new HashMap<>(System.getenv());
+        environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_") || k.startsWith("SV_HCA_"));
+        environment.put("SHADOWVERBS_RUN_DIR", work.resolve("run").toString());
+        environment.put("SV_HCA_FABRIC", fabric.toString());
+        environment.putAll(more);
+    }
+
+    /** Starts the coordinator. {@code more} is added to the environment of all commands and programs. */
+    static Job start(final Path dist, final Map<String, String> more) throws IOException, InterruptedException {
+        final Job job = new Job(dist, more);
+        try {
+            job.startCoordinator();
+        } catch (IOException | InterruptedException e) {
+            job.close();
+            throw e;
+        }
+        return job;
+    }
+
+    /** A fresh coordinator, at a port of its own, in place of the one before. */
+    void startCoordinator(final String... options) throws IOException, InterruptedException {
+        endCoordinator();
+        final Path file = work.resolve("port-" + commands);
+        succeed("coordinator", concat(List.of("--daemon", "--port", "0", "--port-file", file.toString(), "--ckptdir",
+                checkpoints().toString()), options));
+        port = Integer.parseInt(Files.readString(file).strip());
+    }
+
+    /** A coordinator in place of one that was lost, at the same port: it goes on with the job. */
+    void recoverCoordinator() throws IOException, InterruptedException {
+        succeed("coordinator", "--daemon", "--recover", "--port", Integer.toString(port), "--ckptdir",
+                checkpoints().toString());
+    }
+
+    /** The processes of this job's coordinator. */
+    List<Long> coordinatorPids() {
+        final List<Long> pids = new ArrayList<>();
+        try (Stream<Path> processes = Files.list(Path.of("/proc"))) {
+            for (final Path process : processes.filter(p -> p.getFileName().toString().matches("[0-9]+")).toList()) {
+                final List<String> arguments;
+                try {
+                    arguments = List.of(Files.readString(process.resolve("cmdline")).split("\0"));
+                } catch (IOException e) {
+                    continue; // it has ended
+                }
+                final int at = arguments.indexOf("org.shadowverbs.coordinator.cli.Main");
+                if (at > 0 && at + 1 < arguments.size() && arguments.get(at + 1).equals("coordinator")
+                        && arguments.contains(checkpoints().toString())) {
+                    pids.add(Long.parseLong(process.getFileName().toString()));
+                }
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+        return pids;
+    }
+
+    /** Ends what it runs, and it. One that is not there any more is none to be ended. */
+    private void endCoordinator() throws IOException, InterruptedException {
+        if (port != 0) {
+            runCommand("kill", concat(at(), "--now").toArray(new String[0])).awaitEnd(COMMAND);
+            runCommand("quit", at().toArray(new String[0])).awaitEnd(COMMAND);
+            port = 0;
+        }
+    }
+
+    Path work() {
+        return work;
+    }
+
+    /** Where the software HCA's settings file lies (see test-fabric/hca/README.md). */
+    Path fabric() {
+        return fabric;
+    }
+
+    /** Writes the software HCA's settings, which count for devices opened from now on. */
+    void configure(final String... settings) throws IOException {
+        Files.write(fabric.resolve("conf"), List.of(settings));
+    }
+
+    Path checkpoints() {
+        return work.resolve("checkpoints");
+    }
+
+    int port() {
+        return port;
+    }
+
+    /** Runs a program under the preload on the software HCA. */
+    Running launch(final String name, final String... program) throws IOException {
+        return run(name, command("launch", concat(at(), "--test-fabric", "--"), program));
+    }
+
+    /** The path of one of the fabric's own programs. */
+    String program(final String name) {
+        return dist.resolve("programs").resolve(name).toString();
+    }
+
+    /** Runs a program on the software HCA without the preload. */
+    Running runNative(final String name, final String... program) throws IOException {
+        final Map<String, String> bare = new HashMap<>(environment);
+        bare.put("LD_LIBRARY_PATH", dist.resolve("fabric").toString());
+        return start(name, bare, List.of(program));
+    }
+
+    /** The job's checkpoint command, in the background. */
+    Running startCheckpoint(final String... options) throws IOException {
+        return run("checkpoint-" + commands++, command("checkpoint", concat(at(), "--json"), options));
+    }
+
+    /** Takes a checkpoint. @return what the command printed: folder, image_bytes, checkpoint_ms, drain_ms, ... */
+    JsonNode checkpoint(final String... options) throws IOException, InterruptedException {
+        final Running command = startCheckpoint(options);
+        command.succeed(COMMAND);
+        return JSON.readTree(command.output());
+    }
+
+    /** Takes a checkpoint that must fail with status 1. @return what the command printed; "problem" says why */
+    JsonNode failCheckpoint(final String... options) throws IOException, InterruptedException {
+        return failed(startCheckpoint(options));
+    }
+
+    /** Waits for the end of a checkpoint command that must fail with status 1. */
+    JsonNode failed(final Running command) throws IOException, InterruptedException {
+        final int status = command.awaitEnd(COMMAND);
+        if (status != 1) {
+            throw new IOException(command.name() + " ended with status " + status + ", not 1; it said: "
+                    + command.output() + command.errors());
+        }
+        return JSON.readTree(command.output());
+    }
+
+    /** Restarts a checkpoint under a fresh coordinator, and waits until all its ranks run. */
+    Running restartAndAwait(final String checkpoint, final int ranks) throws IOException, InterruptedException {
+        startCoordinator();
+        final Running restart = restart(checkpoint);
+        awaitRestarted(ranks, restart);
+        return restart;
+    }
+
+    /** Waits until all ranks of a restart run; a job that was near its end may have come to it, with status 0. */
+    void awaitRestarted(final int ranks, final Running restart) throws IOException, InterruptedException {
+        final long end = System.nanoTime() + COMMAND.toNanos();
+        while (runningRanks() < ranks) {
+            if (!restart.isRunning()) {
+                restart.succeed(COMMAND);
+                return;
+            }
+            if (System.nanoTime() > end) {
+                throw new IOException("waited " + COMMAND.toSeconds() + " s for " + ranks + " ranks of "
+                        + restart.name() + ": " + status() + words());
+            }
+        }
+    }
+
+    /** Restarts a checkpoint, in the background; the command ends with the job. */
+    Running restart(final String checkpoint) throws IOException {
+        return run("restart-" + commands++, command("restart", at(), checkpoint));
+    }
+
+    JsonNode status() throws IOException, InterruptedException {
+        return JSON.readTree(succeed("status", concat(at(), "--json")));
+    }
+
+    /** Waits until so many ranks have joined and run, while all programs given run. */
+    void awaitRanks(final int ranks, final Running... programs) throws IOException, InterruptedException {
+        final long end = System.nanoTime() + COMMAND.toNanos();
+        for (;;) {
+            if (runningRanks() >= ranks) {
+                return;
+            }
+            checkRunning(ranks + " ranks", programs);
+            if (System.nanoTime() > end) {
+                throw new IOException("waited " + COMMAND.toSeconds() + " s for " + ranks + " ranks: " + status()
+                        + words());
+            }
+        }
+    }
+
+    private int runningRanks() throws IOException, InterruptedException {
+        int running = 0;
+        for (final JsonNode rank : status().get("ranks")) {
+            running += "running".equals(rank.get("state").asText()) ? 1 : 0;
+        }
+        return running;
+    }
+
+    /** Waits for a condition, looking every few milliseconds, while all programs given run. */
+    void await(final String what, final BooleanSupplier condition, final Running... running)
+            throws IOException, InterruptedException {
+        final long end = System.nanoTime() + COMMAND.toNanos();
+        while (!condition.getAsBoolean()) {
+            checkRunning(what, running);
+            if (System.nanoTime() > end) {
+                throw new IOException("waited " + COMMAND.toSeconds() + " s for " + what + words());
+            }
+            Thread.sleep(5);
+        }
+    }
+
+    private static void checkRunning(final String what, final Running... running) throws IOException {
+        for (final Running program : running) {
+            if (!program.isRunning()) {
+                throw new IOException("waited for " + what + ", but " + program.name() + " ended: "
+                        + program.output() + program.errors());
+            }
+        }
+    }
+
+    /** Waits until a program has printed so many lines that hold a text. */
+    void awaitLines(final Running program, final String text, final int lines)
+            throws IOException, InterruptedException {
+        await(lines + " lines with \"" + text + "\" of " + program.name(), () -> program.lines(text) >= lines, program);
+    }
+
+    /** Runs a command of the distribution to its end, which must be with status 0. @return its standard output */
+    String succeed(final String command, final String... arguments) throws IOException, InterruptedException {
+        final Running running = runCommand(command, arguments);
+        running.succeed(COMMAND);
+        return running.output();
+    }
+
+    /** Runs a command of the distribution, in the background. */
+    Running runCommand(final String command, final String... arguments) throws IOException {
+        return run(command + "-" + commands++, command(command, List.of(), arguments));
+    }
+
+    /** Runs any command with the job's environment, in the background. */
+    Running runCommandLine(final String name, final String... command) throws IOException {
+        return run(name, List.of(command));
+    }
+
+    /** The options that name this job's coordinator. */
+    List<String> at() {
+        return List.of("-h", "127.0.0.1", "-p", Integer.toString(port));
+    }
+
+    Running start(final String name, final Map<String, String> with, final List<String> command) throws IOException {
+        final Running running = Running.start(name, work, with, command);
+        programs.add(running);
+        return running;
+    }
+
+    private Running run(final String name, final List<String> command) throws IOException {
+        return start(name, environment, command);
+    }
+
+    private List<String> command(final String command, final List<String> options, final String... arguments) {
+        final List<String> all = new ArrayList<>(List.of(dist.resolve("bin/shadowverbs").toString(), command));
+        all.addAll(options);
+        all.addAll(List.of(arguments));
+        return all;
+    }
+
+    private static List<String> concat(final List<String> first, final String... second) {
+        return Stream.concat(first.stream(), Stream.of(second)).toList();
+    }
+
+    private String succeed(final String command, final List<String> arguments)
+            throws IOException, InterruptedException {
+        return succeed(command, arguments.toArray(new String[0]));
+    }
+
+    /** What the programs have said, for a message. */
+    private String words() throws IOException {
+        final StringBuilder words = new StringBuilder();
+        for (final Running program : programs) {
+            final String said = (program.output() + program.errors()).strip();
+            if (!said.isEmpty() && !program.name().startsWith("status")) {
+                words.append("\n  ").append(program.name()).append(": ").append(said);
+            }
+        }
+        return words.toString();
+    }
+
+    @Override
+    public void close() throws IOException {
+        try {
+            endCoordinator();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        } finally {
+            for (final Running program : programs) {
+                program.close();
+            }
+            remove(fabric);
+            if (System.getProperty("shadowverbs.keep") == null) {
+                remove(work);
+            }
+        }
+    }
+
+    private static void remove(final Path folder) throws IOException {
+        try (Stream<Path> tree = Files.walk(folder)) {
+            for (final Path path : tree.sorted(Comparator.reverseOrder()).toList()) {
+                Files.deleteIfExists(path);
+            }
+        }
+    }
+}

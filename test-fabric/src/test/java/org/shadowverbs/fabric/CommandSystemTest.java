@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** The commands as a user runs them: statuses, one clear line for what is wrong, and JSON. */
+@Timeout(180)
+final class CommandSystemTest {
+    private static final Duration COMMAND = Duration.ofSeconds(90);
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    @Test
+    void commandsTellOfAJobAndEndIt() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            final Running program = selfcheck.launch("selfcheck", 2);
+            selfcheck.awaitConnected();
+            assertTrue(job.succeed("status", at(job)).contains("selfcheck"));
+            final String folder = job.checkpoint().get("folder").asText();
+
+            final JsonNode list = JSON.readTree(job.succeed("list", at(job, "--json")));
+            assertEquals(1, list.get("schema").asInt());
+            assertEquals(1, list.get("checkpoints").size());
+            assertEquals(folder, list.get("checkpoints").get(0).get("folder").asText());
+            assertTrue(list.get("checkpoints").get(0).get("problem").isNull());
+            assertTrue(job.succeed("list", at(job)).contains(folder + "  "));
+
+            assertTrue(JSON.readTree(job.succeed("kill", at(job, "--now", "--json"))).get("ok").asBoolean());
+            assertTrue(program.awaitEnd(COMMAND) != 0);
+            assertTrue(JSON.readTree(job.succeed("quit", at(job, "--json"))).get("ok").asBoolean());
+            job.await("the coordinator's end", () -> job.coordinatorPids().isEmpty());
+        }
+    }
+
+    @Test
+    void aCheckpointThatKillsEndsTheJob() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            final Running program = selfcheck.launch("selfcheck", 2);
+            selfcheck.awaitConnected();
+            final String folder = job.checkpoint("--kill").get("folder").asText();
+            assertTrue(program.awaitEnd(COMMAND) != 0);
+            selfcheck.killRestartAndVerify(folder);
+        }
+    }
+
+    @Test
+    void aProgramsStatusIsThatOfLaunch() throws Exception {
+        try (Job job = Distribution.start()) {
+            assertEquals(7, job.launch("seven", "sh", "-c", "exit 7").awaitEnd(COMMAND));
+            assertEquals(127, oneLine(job.launch("missing", "no-such-program"), "no-such-program"));
+            final Path plain = Files.createFile(job.work().resolve("plain"));
+            assertEquals(126, oneLine(job.launch("plain", plain.toString()), plain.toString()));
+        }
+    }
+
+    @Test
+    void withoutACoordinatorEveryCommandSaysSo() throws Exception {
+        try (Job job = Distribution.start()) {
+            final String port = Integer.toString(Distribution.freePort());
+            for (final String command : List.of("checkpoint", "status", "kill", "quit")) {
+                final Running run = job.runCommand(command, "-h", "127.0.0.1", "-p", port);
+                assertEquals(1, oneLine(run, "no coordinator answers at 127.0.0.1:" + port));
+            }
+            assertEquals(1, oneLine(job.runCommand("launch", "-h", "127.0.0.1", "-p", port, "true"),
+                    "no coordinator answers at 127.0.0.1:" + port));
+        }
+    }
+
+    @Test
+    void withoutCriuNothingIsLostAndDoctorNamesTheMend() throws Exception {
+        try (Job job = Distribution.start(Map.of("SHADOWVERBS_CRIU", "/nonexistent/criu"))) {
+            final Running doctor = job.runCommand("doctor", "--json");
+            assertEquals(1, doctor.awaitEnd(COMMAND), doctor.output());
+            final JsonNode said = JSON.readTree(doctor.output());
+            assertFalse(said.get("ok").asBoolean());
+            boolean mend = false;
+            for (final JsonNode check : said.get("checks")) {
+                mend |= "criu".equals(check.get("subject").asText())
+                        && check.get("mend").asText().contains("tools/setup.sh");
+            }
+            assertTrue(mend, doctor.output());
+
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", 2);
+            selfcheck.awaitConnected();
+            final String problem = job.failCheckpoint().get("problem").asText();
+            assertTrue(problem.contains("/nonexistent/criu") || problem.contains("CRIU"), problem);
+            selfcheck.work();
+            selfcheck.stopAndVerify();
+        }
+    }
+
+    private static String[] at(final Job job, final String... more) {
+        return Stream.concat(job.at().stream(), Stream.of(more))
+                .toArray(String[]::new);
+    }
+
+    /** Waits for the end of a command that must print one line on stderr, and nothing else. @return its status */
+    private static int oneLine(final Running command, final String says) throws Exception {
+        final int status = command.awaitEnd(COMMAND);
+        assertEquals("", command.output());
+        assertEquals(1, command.errors().lines().count(), command.errors());
+        assertTrue(command.errors().startsWith("shadowverbs: ") && command.errors().contains(says),
+                command.errors());
+        return status;
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/**
+ * What goes wrong in a checkpoint ends the checkpoint and not the job: the command says what it was, the others go on,
+ * and the checkpoint before is still good. Two programs of two ranks each run; harm comes to the first only.
+ */
+@Timeout(240)
+final class FailureSystemTest {
+    private static final Duration COMMAND = Duration.ofSeconds(90);
+    private static final int EACH = 2;
+
+    private Selfcheck selfcheck;
+    private Running victim;
+    private Running survivor;
+
+    @Test
+    void aRankIsKilledWhileTheGatesClose() throws Exception {
+        try (Job job = Distribution.start()) {
+            final String before = launchAndCheckpoint(job);
+            final ProcessHandle rank = rank(victim);
+            signal("STOP", rank.pid()); // it never answers, so the others wait
+            final Running checkpoint = job.startCheckpoint();
+            job.await("the checkpoint to begin", () -> stage(job).matches("ANNOUNCE|CLOSE"), checkpoint);
+            signal("KILL", rank.pid());
+            assertDied(job.failed(checkpoint), rank);
+            othersGoOn(job);
+            selfcheck.killRestartAndVerify(before);
+        }
+    }
+
+    @Test
+    void aRankIsKilledWhileTheQueuesDrain() throws Exception {
+        try (Job job = Distribution.start()) {
+            final String before = launchAndCheckpoint(job);
+            final ProcessHandle rank = rank(victim);
+            withholdCompletions(job, true);
+            final Running checkpoint = job.startCheckpoint();
+            job.await("the drain", () -> "DRAIN".equals(stage(job)), checkpoint);
+            signal("KILL", rank.pid());
+            withholdCompletions(job, false);
+            assertDied(job.failed(checkpoint), rank);
+            othersGoOn(job);
+            selfcheck.killRestartAndVerify(before);
+        }
+    }
+
+    @Test
+    void aRankIsKilledWhileImagesAreSaved() throws Exception {
+        try (Job job = withCriu("waits")) {
+            final String before = launchAndCheckpoint(job);
+            final ProcessHandle rank = rank(victim);
+            try (Obstacle obstacle = new Obstacle(job)) {
+                final Running checkpoint = job.startCheckpoint();
+                obstacle.await(job, checkpoint);
+                signal("KILL", rank.pid());
+                obstacle.remove();
+                assertDied(job.failed(checkpoint), rank);
+            }
+            othersGoOn(job);
+            selfcheck.killRestartAndVerify(before);
+        }
+    }
+
+    @Test
+    void criuFails() throws Exception {
+        try (Job job = withCriu("fails")) {
+            final String before = launchAndCheckpoint(job);
+            Files.createFile(job.work().resolve("obstacle"));
+            final String problem = job.failCheckpoint().get("problem").asText();
+            assertTrue(problem.contains("CRIU"), problem);
+            Files.delete(job.work().resolve("obstacle"));
+            selfcheck.work();
+            job.checkpoint();
+            selfcheck.killRestartAndVerify(before);
+        }
+    }
+
+    @Test
+    void thereIsNoSpaceForTheImages() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Path small = Files.createDirectory(job.work().resolve("small"));
+            run("mount", "-t", "tmpfs", "-o", "size=8m", "none", small.toString());
+            try {
+                job.startCoordinator("--ckptdir", small.toString());
+                launch(job);
+                final String problem = job.failCheckpoint().get("problem").asText();
+                assertTrue(problem.contains("No space left on device") || problem.contains("space"), problem);
+                try (Stream<Path> left = Files.list(small)) {
+                    assertEquals(List.of(), left.toList());
+                }
+                selfcheck.work();
+                selfcheck.stopAndVerify();
+            } finally {
+                run("umount", "-l", small.toString());
+            }
+        }
+    }
+
+    @Test
+    void theCoordinatorIsKilled() throws Exception {
+        try (Job job = withCriu("waits")) {
+            launchAndCheckpoint(job);
+            killCoordinator(job);
+            selfcheck.work();
+            final Running orphaned = job.startCheckpoint();
+            assertEquals(1, orphaned.awaitEnd(COMMAND));
+            assertTrue(orphaned.errors().contains("no coordinator answers at 127.0.0.1:" + job.port()),
+                    orphaned.errors());
+            job.recoverCoordinator();
+            job.awaitRanks(selfcheck.ranks(), victim, survivor);
+
+            try (Obstacle obstacle = new Obstacle(job)) {
+                final Running checkpoint = job.startCheckpoint();
+                obstacle.await(job, checkpoint);
+                killCoordinator(job);
+                assertEquals(1, checkpoint.awaitEnd(COMMAND), checkpoint.errors());
+            }
+            job.recoverCoordinator();
+            job.awaitRanks(selfcheck.ranks(), victim, survivor);
+            selfcheck.work();
+            selfcheck.killRestartAndVerify(job.checkpoint().get("folder").asText());
+        }
+    }
+
+    @Test
+    void damagedCheckpointsAreRefusedByName() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Path folder = Path.of(launchAndCheckpoint(job));
+            selfcheck.killHard();
+            job.startCoordinator();
+            final Path image;
+            try (Stream<Path> files = Files.walk(folder)) {
+                image = files.filter(f -> f.getFileName().toString().startsWith("pages-"))
+                        .max(Comparator.comparing(f -> f.toFile().length())).orElseThrow();
+            }
+            damage(image);
+            assertRefused(job, folder, image.toString());
+            damage(image); // back again
+            final Path manifest = folder.resolve("manifest.json");
+            final byte[] whole = Files.readAllBytes(manifest);
+            damage(manifest);
+            assertRefused(job, folder, manifest.toString());
+            Files.write(manifest, java.util.Arrays.copyOf(whole, whole.length / 2));
+            assertRefused(job, folder, manifest.toString());
+            Files.delete(manifest);
+            assertRefused(job, folder, folder.toString());
+            Files.write(manifest, whole);
+            selfcheck.killRestartAndVerify(folder.toString());
+        }
+    }
+
+    // ---- the job ----
+
+    private void launch(final Job job) throws Exception {
+        selfcheck = new Selfcheck(job);
+        victim = selfcheck.launch("victim", EACH);
+        survivor = selfcheck.launch("survivor", EACH);
+        selfcheck.awaitConnected();
+        selfcheck.work();
+    }
+
+    private String launchAndCheckpoint(final Job job) throws Exception {
+        launch(job);
+        return job.checkpoint().get("folder").asText();
+    }
+
+    /** Works on, is checkpointed without the victim's ranks, and ends with every operation intact. */
+    private void othersGoOn(final Job job) throws Exception {
+        selfcheck.work(survivor);
+        assertTrue(victim.awaitEnd(COMMAND) != 0, "the peer of the killed rank did not notice");
+        job.checkpoint();
+        selfcheck.stop(survivor);
+        Selfcheck.verify(survivor);
+    }
+
+    private static ProcessHandle rank(final Running program) {
+        return program.descendants().getFirst();
+    }
+
+    private static void assertDied(final JsonNode result, final ProcessHandle rank) {
+        final String problem = result.get("problem").asText();
+        assertTrue(problem.contains("pid " + rank.pid()), problem);
+        assertTrue(problem.contains("died"), problem);
+    }
+
+    private static String stage(final Job job) {
+        try {
+            return job.status().get("stage").asText();
+        } catch (IOException | InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    private static void withholdCompletions(final Job job, final boolean on) throws Exception {
+        job.runNative("fabricctl-" + on, job.program("fabricctl"), "set", "all",
+                "withhold_polls=" + (on ? "1000000000" : "0")).succeed(COMMAND);
+    }
+
+    private static void killCoordinator(final Job job) throws Exception {
+        final List<Long> pids = job.coordinatorPids();
+        assertEquals(1, pids.size(), pids.toString());
+        signal("KILL", pids.getFirst());
+        job.await("the coordinator's end", () -> !ProcessHandle.of(pids.getFirst()).map(ProcessHandle::isAlive)
+                .orElse(false));
+    }
+
+    private static void assertRefused(final Job job, final Path folder, final String name) throws Exception {
+        final Running restart = job.restart(folder.toString());
+        assertEquals(1, restart.awaitEnd(COMMAND));
+        assertTrue(restart.errors().contains(name), restart.errors());
+        assertEquals(1, restart.errors().lines().count(), restart.errors());
+        assertEquals(0, job.status().get("ranks").size());
+    }
+
+    /** Inverts a byte in the middle. */
+    private static void damage(final Path file) throws IOException {
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
+            final java.nio.ByteBuffer one = java.nio.ByteBuffer.allocate(1);
+            final long middle = channel.size() / 2;
+            channel.read(one, middle);
+            one.put(0, (byte) ~one.get(0)).flip();
+            channel.write(one, middle);
+        }
+    }
+
+    private static void signal(final String name, final long pid) throws Exception {
+        run("kill", "-" + name, Long.toString(pid));
+    }
+
+    private static void run(final String... command) throws IOException, InterruptedException {
+        final int status = new ProcessBuilder(command).inheritIO().start().waitFor();
+        assertEquals(0, status, String.join(" ", command));
+    }
+
+    // ---- a CRIU with an obstacle ----
+
+    /** A job whose CRIU waits, or fails, when it is to dump while there is a file "obstacle" in the job's folder. */
+    private static Job withCriu(final String what) throws Exception {
+        final Path folder = Files.createTempDirectory("shadowverbs-criu-");
+        final Path script = folder.resolve("criu");
+        folder.toFile().deleteOnExit();
+        script.toFile().deleteOnExit();
+        final Map<String, String> environment = new HashMap<>();
+        environment.put("SHADOWVERBS_CRIU", script.toString());
+        final Job job = Distribution.start(environment);
+        final Path obstacle = job.work().resolve("obstacle");
+        final String action = "fails".equals(what) ? "exit 1"
+                : ": >'" + obstacle + "-met'; cat '" + obstacle + "' >/dev/null";
+        Files.writeString(script, "#!/bin/sh\nif [ -e '" + obstacle + "' ]; then\n\tcase \"$*\" in *dump*) " + action
+                + " ;; esac\nfi\nexec '" + criu() + "' \"$@\"\n");
+        Files.setPosixFilePermissions(script, PosixFilePermissions.fromString("rwxr-xr-x"));
+        return job;
+    }
+
+    private static Path criu() {
+        final Path own = Distribution.DIST.resolve("../.tools/criu/sbin/criu").normalize();
+        assertTrue(Files.isExecutable(own), own + " is missing: tools/setup.sh run");
+        return own;
+    }
+
+    /** While it is there, CRIU waits before it dumps. */
+    private static final class Obstacle implements AutoCloseable {
+        private final Path fifo;
+        private final Path met;
+
+        Obstacle(final Job job) throws Exception {
+            fifo = job.work().resolve("obstacle");
+            met = job.work().resolve("obstacle-met");
+            Files.deleteIfExists(met);
+            run("mkfifo", fifo.toString());
+        }
+
+        void await(final Job job, final Running checkpoint) throws Exception {
+            job.await("CRIU to be run", () -> Files.exists(met), checkpoint);
+        }
+
+        @Override
+        public void close() throws IOException {
+            remove();
+        }
+
+        void remove() throws IOException {
+            if (Files.exists(fifo)) {
+                // Open for both, this never blocks; the end of file lets all readers go.
+                final FileChannel end = FileChannel.open(fifo, StandardOpenOption.READ, StandardOpenOption.WRITE);
+                Files.delete(fifo);
+                end.close();
+            }
+        }
+    }
+}

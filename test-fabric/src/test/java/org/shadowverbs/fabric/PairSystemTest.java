@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+
+/**
+ * The single cases of gate, drain, refill and replay: each program stands where it is difficult (its READY), is
+ * checkpointed there, and checks afterwards that everything happened exactly once. All modes of a program run side by
+ * side in one job.
+ */
+@Timeout(180)
+final class PairSystemTest {
+    private static final Duration ENDING = Duration.ofSeconds(60);
+
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "rnr-wait --mode infinite, rnr-wait --mode infinite --signaled, rnr-wait --mode infinite --zero-length",
+        "rnr-wait --mode finite, rnr-wait --mode finite --signaled",
+        "no-remote-write --mode arrived, no-remote-write --mode blocked, no-remote-write --mode blocked --signaled",
+        "full-queue --mode last-signaled, full-queue --mode unsignaled, full-queue --signaled",
+        "unread --mode all, unread --mode partly",
+        "sleeper --mode event, sleeper --mode epoll, sleeper --mode pending",
+        "unsignaled-tail --mode plain, unsignaled-tail --mode inline",
+        "threads --mode signaled, threads --mode every-fourth",
+        "share-map --mode run, share-map --mode rest",
+        "new-objects"
+    })
+    void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
+        try (Job job = Distribution.start()) {
+            resume(job, cases.split(", "));
+            restart(job, cases.split(", "));
+        }
+    }
+
+    private static void resume(final Job job, final String... cases) throws Exception {
+        final Path go = job.work().resolve("resumed");
+        final List<Running> programs = launch(job, go, cases);
+        job.checkpoint();
+        Files.createFile(go);
+        for (final Running program : programs) {
+            program.succeed(ENDING);
+            assertDone(program);
+        }
+    }
+
+    private static void restart(final Job job, final String... cases) throws Exception {
+        final Path go = job.work().resolve("restarted");
+        final List<Running> programs = launch(job, go, cases);
+        final String folder = job.checkpoint().get("folder").asText();
+        for (final Running program : programs) {
+            program.killHard();
+        }
+        final Running restarted = job.restartAndAwait(folder, 2 * cases.length);
+        Files.createFile(go);
+        restarted.succeed(ENDING);
+        for (final Running program : programs) {
+            assertDone(program);
+        }
+    }
+
+    private static List<Running> launch(final Job job, final Path go, final String... cases) throws Exception {
+        final List<Running> programs = new ArrayList<>();
+        for (final String one : cases) {
+            final List<String> command = new ArrayList<>(List.of(one.split(" ")));
+            final String name = command.getFirst();
+            command.set(0, job.program(name));
+            command.addAll(List.of("--go", go.toString()));
+            programs.add(job.launch(go.getFileName() + "-" + name + "-" + programs.size(),
+                    command.toArray(new String[0])));
+        }
+        for (final Running program : programs) {
+            job.awaitLines(program, "READY ", 2);
+        }
+        job.awaitRanks(2 * cases.length, programs.toArray(new Running[0]));
+        return programs;
+    }
+
+    private static void assertDone(final Running program) throws Exception {
+        assertEquals(2, program.lines("DONE ok "), program.name() + ": " + program.output() + program.errors());
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/**
+ * Four ranks that do all operations of reliable connections at random and verify each one. After checkpoints, a kill
+ * and a restart none may be lost, doubled or damaged.
+ */
+@Timeout(240)
+final class SelfcheckSystemTest {
+    private static final int RANKS = 4;
+
+    @Test
+    void survivesCheckpointsThatItRunsOnAfter() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", RANKS);
+            selfcheck.awaitConnected();
+            for (int i = 0; i < 4; i++) {
+                selfcheck.work();
+                job.checkpoint();
+            }
+            selfcheck.work();
+            selfcheck.stopAndVerify();
+        }
+    }
+
+    @Test
+    void survivesKillAndRestart() throws Exception {
+        killAndRestart(Map.of());
+    }
+
+    /** Real ids are drawn from a few: after the restart new ones equal virtual ones of before. */
+    @Test
+    void createsObjectsWhoseRealIdsAreVirtualOnesOfOthers() throws Exception {
+        killAndRestart(Map.of("SV_HCA_ID_SPACE", "64"), "--churn", "--verify-ids");
+    }
+
+    @Test
+    void survivesWhenAllIdsDifferFromTheStart() throws Exception {
+        killAndRestart(Map.of("SHADOWVERBS_IDS", "scrambled"), "--churn", "--verify-ids");
+    }
+
+    @Test
+    void survivesWithSeveralThreadsThatPostToOneQueuePair() throws Exception {
+        killAndRestart(Map.of(), "--threads", "3");
+    }
+
+    @Test
+    void survivesWithSleepersInCompletionChannels() throws Exception {
+        killAndRestart(Map.of(), "--events");
+    }
+
+    @Test
+    void survivesWithMemoryThatAllRanksMap() throws Exception {
+        killAndRestart(Map.of(), "--shared-memory");
+    }
+
+    @Test
+    void survivesWhenReceivesArePostedLate() throws Exception {
+        killAndRestart(Map.of(), "--rnr");
+    }
+
+    @Test
+    void survivesOnADeviceThatIsSlowAndReorders() throws Exception {
+        killAndRestart(Map.of("SV_HCA_EXEC_DELAY_US", "200", "SV_HCA_COMPLETION_DELAY_US", "500", "SV_HCA_REORDER",
+                "1", "SV_HCA_WITHHOLD_POLLS", "3"));
+    }
+
+    @Test
+    void survivesAsFourProgramsLaunchedOneByOne() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launchOneByOne(RANKS);
+            checkpointKillRestart(job, selfcheck);
+        }
+    }
+
+    private static void killAndRestart(final Map<String, String> environment, final String... options)
+            throws Exception {
+        try (Job job = Distribution.start(environment)) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", RANKS, options);
+            checkpointKillRestart(job, selfcheck);
+        }
+    }
+
+    /** It runs on after the checkpoint; what it does then is undone by the restart. */
+    private static void checkpointKillRestart(final Job job, final Selfcheck selfcheck) throws Exception {
+        selfcheck.awaitConnected();
+        selfcheck.work();
+        final String folder = job.checkpoint().get("folder").asText();
+        selfcheck.work();
+        selfcheck.killRestartAndVerify(folder);
+    }
+}
