@@ -55,6 +55,14 @@ public final class Libc {
         static final MethodHandle CLOSE = function("close", ValueLayout.JAVA_INT);
     }
 
+    private static final class Session {
+        static final MethodHandle GETSID = function("getsid", ValueLayout.JAVA_INT);
+        static final MethodHandle SETSID = function("setsid");
+        static final MethodHandle GETPPID = function("getppid");
+        static final MethodHandle GETPGID = function("getpgid", ValueLayout.JAVA_INT);
+        static final MethodHandle SETPGID = function("setpgid", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
+    }
+
     private static final class Exec {
         static final MethodHandle FCNTL = fcntl();
 
@@ -157,6 +165,33 @@ public final class Libc {
             final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
             if ((int) Exec.FCNTL.invokeExact(state, fd, F_SETFD, FD_CLOEXEC) != 0) {
                 throw new IOException("fcntl " + fd + ": errno " + (int) ERRNO.get(state, 0L));
+            }
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** Whether the leader of this process's session is outside of its pid namespace, where no restore can put one. */
+    public static boolean isSessionLedFromOutside() throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            return (int) Session.GETSID.invokeExact(arena.allocate(Linker.Option.captureStateLayout()), 0) == 0;
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** Makes this process the leader of a session of its own, also when it leads a process group, which setsid(2) bars. */
+    public static void leadSession() throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            if ((int) Session.SETSID.invokeExact(state) > 0) {
+                return;
+            }
+            final int parent = (int) Session.GETPPID.invokeExact(state);
+            final int group = (int) Session.GETPGID.invokeExact(state, parent);
+            if (group <= 0 || (int) Session.SETPGID.invokeExact(state, 0, group) != 0
+                    || (int) Session.SETSID.invokeExact(state) <= 0) {
+                throw new IOException("setsid: errno " + (int) ERRNO.get(state, 0L));
             }
         } catch (Throwable t) {
             throw sneak(t);

@@ -58,6 +58,7 @@ final class LaunchCommand {
         final Path socket = daemons(address, settings);
         final List<String> newEnvironment = environment(a.has("--test-fabric"), backend, socket);
         register(socket, a.operands(), settings);
+        leaveForeignSession();
         descriptors.keepInheritedOnly();
         become(program, a.operands(), newEnvironment);
         throw new AssertionError();
@@ -131,6 +132,21 @@ final class LaunchCommand {
             }
         } catch (IOException e) {
             throw new CommandException("the agent at " + socket + ": " + e.getMessage());
+        }
+    }
+
+    /**
+     * Under {@code unshare --pid}, {@code nsenter} and some containers the session's leader is outside of the pid
+     * namespace, so CRIU could not save the program.
+     */
+    private static void leaveForeignSession() throws CommandException {
+        try {
+            if (Libc.isSessionLedFromOutside()) {
+                Libc.leadSession();
+            }
+        } catch (IOException e) {
+            throw new CommandException("the leader of this session is outside of this pid namespace and no session of its"
+                    + " own can be had (" + e.getMessage() + "); start it by: setsid --wait shadowverbs launch ...");
         }
     }
 

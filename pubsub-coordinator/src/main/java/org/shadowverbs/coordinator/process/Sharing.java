@@ -83,6 +83,10 @@ final class Sharing {
             }
             for (final ProcessTree.Member member : tree.members()) {
                 treeOf.put(member.ids().pid(), tree);
+                if (!member.ids().ended() && member.ids().ownSession() == 0) {
+                    refuse(tree.subject(member), "is in a session that is led from outside of its pid namespace",
+                            "start it by setsid");
+                }
                 for (final Proc.Descriptor descriptor : member.descriptors()) {
                     if (descriptor.inode() != 0) {
                         holders.computeIfAbsent(descriptor.inode(), inode -> new ArrayList<>())

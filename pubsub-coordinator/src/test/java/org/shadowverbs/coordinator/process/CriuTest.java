@@ -365,7 +365,7 @@ final class CriuTest {
     }
 
     private ProcessBuilder process(final String... command) {
-        return new ProcessBuilder(command)
+        return new ProcessBuilder(TestPrograms.command(command))
                 .redirectInput(ProcessBuilder.Redirect.from(new java.io.File("/dev/null")))
                 .redirectError(ProcessBuilder.Redirect.INHERIT);
     }

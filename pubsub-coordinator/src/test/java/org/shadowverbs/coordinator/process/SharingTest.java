@@ -80,7 +80,7 @@ final class SharingTest {
     }
 
     private void start(final String... arguments) throws Exception {
-        final List<String> command = new java.util.ArrayList<>(List.of(programs.opener()));
+        final List<String> command = TestPrograms.command(programs.opener());
         command.addAll(List.of(arguments));
         process = new ProcessBuilder(command)
                 .redirectInput(new java.io.File("/dev/null"))

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.function.BooleanSupplier;
 import java.util.concurrent.locks.LockSupport;
@@ -195,6 +196,19 @@ final class TestPrograms {
 
     String opener() throws IOException, InterruptedException {
         return compile("opener", OPENER);
+    }
+
+    /** A command for a process that can be saved: where this session is led from outside, as leader of another. */
+    static List<String> command(final String... command) {
+        final List<String> all = new ArrayList<>(List.of(command));
+        try {
+            if (Proc.ids(ProcessHandle.current().pid()).ownSession() == 0) {
+                all.addFirst("setsid");
+            }
+        } catch (final IOException e) {
+            throw new AssertionError(e);
+        }
+        return all;
     }
 
     private String compile(final String name, final String source) throws IOException, InterruptedException {
