@@ -56,6 +56,12 @@ static inline uint64_t sv_recv_retired(const struct sv_qp *qp)
 	return credit > qp->recv_retired ? credit : qp->recv_retired;
 }
 
+/* Why a send queue takes no request: below RTS its max_wr is 0. */
+static inline int sv_no_room(const struct sv_qp *qp)
+{
+	return qp->v.state < IBV_QPS_RTS ? EINVAL : ENOMEM;
+}
+
 static inline bool sv_signaled(const struct sv_qp *qp, const struct sv_sent_entry *entry)
 {
 	return (entry->flags & IBV_SEND_SIGNALED) || qp->signal_all;
@@ -97,9 +103,9 @@ static SV_ALWAYS_INLINE int sv_log_send(struct sv_qp *qp, const struct ibv_send_
 	uint32_t consumer, slot;
 
 	if (unlikely(position - credit >= sq->max_wr))
-		return ENOMEM;
+		return sv_no_room(qp);
 	if (unlikely(opcode > 31 || !sv_opcode_in(opcode, SV_OPCODES)))
-		return EOPNOTSUPP;
+		return opcode > IBV_WR_ATOMIC_WRITE ? EINVAL : EOPNOTSUPP;
 	if (position == credit)
 		sq->base = base = position;
 	slot = (position - base) & sq->mask;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device contexts, and the queries on them. */
 #include "control.h"
+#include "doorbell.h"
 #include "objects.h"
 #include "real.h"
 #include "say.h"
@@ -123,7 +124,7 @@ int sv_context_bind(struct ibv_context *vcontext, struct ibv_context *real)
 	struct sv_context *context = sv_context_of(vcontext);
 
 	context->real = real;
-	context->post_send = real ? real->ops.post_send : detached_post_send;
+	context->post_send = real ? sv_ringing_post_send(real) : detached_post_send;
 	context->post_recv = real ? real->ops.post_recv : detached_post_recv;
 	return sv_events_bind(&context->events, real ? real->async_fd : -1);
 }
@@ -252,6 +253,27 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port, int index, __be16 
 			 SV_ARG((int64_t)index), SV_POINTER(pkey));
 	if (!err)
 		return 0;
+	errno = err;
+	return -1;
+}
+
+/* Private to rdma-core, and called by ibv_devinfo: the kind of a GID does not depend on what stands for what. */
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, uint32_t *type)
+{
+	int err;
+
+	if (!SV_REAL(ibv_query_gid_type))
+		sv_real_missing("ibv_query_gid_type");
+	if (!sv_ours(context))
+		return SV_REAL(ibv_query_gid_type)(context, port, index, type);
+	err = sv_driver_start("ibv_query_gid_type");
+	if (!err) {
+		struct sv_thread *self = sv_gate_enter("ibv_query_gid_type");
+
+		err = SV_REAL(ibv_query_gid_type)(sv_context_of(context)->real, port, index, type);
+		sv_gate_leave(self);
+		return err;
+	}
 	errno = err;
 	return -1;
 }

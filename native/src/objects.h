@@ -109,7 +109,7 @@ struct sv_send_queue {
 	uint64_t consumers;		/* posted requests that consume a receive at the peer */
 	uint64_t id;			/* SV_ID of this queue; | slot gives the real wr_id */
 	uint32_t credit;		/* modulo 2^32, as base */
-	uint32_t max_wr;
+	uint32_t max_wr;		/* 0 below RTS: a request that rxe refuses stays in its ring and runs later */
 	uint32_t mask;
 	uint32_t base;
 };

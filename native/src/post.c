@@ -27,10 +27,13 @@ static SV_NOINLINE int send_chain(struct sv_qp *qp, struct ibv_send_wr *wr, stru
 		if (err)
 			*bad = wr;
 		if (count) {
-			int real_err = context->post_send(qp->sq.real, real, &real_bad);
+			int real_err;
 
+			/* Some providers name no request when they refuse the first, or all. */
+			real_bad = real;
+			real_err = context->post_send(qp->sq.real, real, &real_bad);
 			if (real_err) {
-				done = real_bad - real;
+				done = real_bad ? real_bad - real : 0;
 				sv_unlog_send(qp, count - done);
 				*bad = from[done];
 				err = real_err;
@@ -112,10 +115,12 @@ static SV_NOINLINE int recv_chain(struct sv_qp *qp, struct ibv_recv_wr *wr, stru
 		if (err)
 			*bad = wr;
 		if (count) {
-			int real_err = context->post_recv(qp->rq.real, real, &real_bad);
+			int real_err;
 
+			real_bad = real;
+			real_err = context->post_recv(qp->rq.real, real, &real_bad);
 			if (real_err) {
-				done = real_bad - real;
+				done = real_bad ? real_bad - real : 0;
 				qp->rq.posted -= count - done;
 				*bad = from[done];
 				err = real_err;

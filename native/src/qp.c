@@ -126,7 +126,7 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	vqp->qp_type = spec->qp_type;
 	vqp->state = IBV_QPS_RESET;
 	qp->cap = spec->cap;
-	qp->sq.max_wr = spec->cap.max_send_wr;
+	qp->sq.max_wr = 0;
 	qp->rq.max_wr = spec->cap.max_recv_wr;
 	qp->signal_all = spec->sq_sig_all;
 	err = alloc_queues(qp);
@@ -176,6 +176,7 @@ void sv_qp_state(struct ibv_qp *vqp, int state)
 	struct sv_qp *qp = sv_qp_of(vqp);
 
 	vqp->state = state;
+	qp->sq.max_wr = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
 	if (state != IBV_QPS_RESET)
 		return;
 	if (qp->in_verb)

@@ -235,7 +235,7 @@ static int complete(struct ibv_qp_ex *ex)
 		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
 		/* All or nothing. */
 		if ((uint32_t)qp->sq.posted - sv_load_acquire(&qp->sq.credit) + stage->count > qp->sq.max_wr)
-			err = ENOMEM;
+			err = sv_no_room(qp);
 		else
 			err = sv_post_send_locked(qp, stage->requests, &bad);
 		sv_lock_drop(&qp->sq.lock);

@@ -138,6 +138,8 @@ static void wrong_requests(void)
 	wr.num_sge = 1;
 	wr.opcode = IBV_WR_TSO;
 	CHECK_EQUAL(ibv_post_send(f->qp, &wr, &bad), EOPNOTSUPP);
+	wr.opcode = 77;
+	CHECK_EQUAL(ibv_post_send(f->qp, &wr, &bad), EINVAL);
 	wr.opcode = IBV_WR_SEND;
 	wr.send_flags = IBV_SEND_INLINE;
 	sges[0].length = 65;
@@ -146,6 +148,24 @@ static void wrong_requests(void)
 	CHECK_EQUAL(ibv_post_send(f->qp, &wr, &bad), EINVAL);
 	CHECK_EQUAL(bookmark(f->qp).posted, 0);
 	CHECK_EQUAL(mock_qp(f->qp)->send.posted, 0);
+	close_fixture(f);
+}
+
+/* A provider may keep a request that it refuses for the state, and execute it later: it must not see it. */
+static void below_rts(void)
+{
+	static const enum ibv_qp_state states[] = { IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR };
+	struct fixture *f = open_fixture(shape);
+
+	for (unsigned i = 0; i < 3; i++) {
+		to_state(f->qp, states[i]);
+		mock_forbidden = 1;
+		CHECK_EQUAL(post_send(f, 1, IBV_WR_SEND, 0), EINVAL);
+		mock_forbidden = 0;
+		CHECK_EQUAL(bookmark(f->qp).posted, 0);
+	}
+	to_state(f->qp, IBV_QPS_RTS);
+	CHECK_EQUAL(post_send(f, 1, IBV_WR_SEND, 0), 0);
 	close_fixture(f);
 }
 
@@ -515,6 +535,7 @@ int main(void)
 	RUN(send_and_receive);
 	RUN(requests_arrive_whole);
 	RUN(wrong_requests);
+	RUN(below_rts);
 	RUN(full_queue);
 	RUN(chains);
 	RUN(chain_too_long);
