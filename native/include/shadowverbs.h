@@ -52,6 +52,7 @@ enum sv_op {
 	SV_OP_CREATE_CQ,		/* context, cqe, cq_context, channel, comp_vector -> cq */
 	SV_OP_CREATE_CQ_EX,		/* context, struct ibv_cq_init_attr_ex * -> cq_ex */
 	SV_OP_RESIZE_CQ,		/* cq, cqe */
+	SV_OP_MODIFY_CQ,		/* cq, struct ibv_modify_cq_attr * */
 	SV_OP_DESTROY_CQ,		/* cq */
 	SV_OP_CREATE_QP,		/* pd, struct ibv_qp_init_attr * -> qp (attr->cap is updated) */
 	SV_OP_CREATE_QP_EX,		/* context, struct ibv_qp_init_attr_ex * -> qp */
@@ -185,7 +186,12 @@ struct sv_cq_spec {
 	void *cq_context;			/* the application's */
 	int32_t cqe;				/* what the application sees */
 	int32_t extended;			/* 1: the virtual struct is an ibv_cq_ex */
-	uint64_t wc_flags;			/* of an extended CQ */
+	/*
+	 * Of an extended CQ. Where a flag asks for what an ibv_wc has no field for, real CQs must be extended ones with
+	 * these flags, IBV_WC_EX_WITH_BYTE_LEN and IBV_WC_EX_WITH_IMM; else they may be plain.
+	 */
+	uint64_t wc_flags;
+	uint64_t single_threaded;		/* 1: no lock from ibv_start_poll to ibv_end_poll */
 };
 struct ibv_cq *sv_cq_alloc(struct ibv_context *vcontext);
 int sv_cq_open(struct ibv_cq *vcq, const struct sv_cq_spec *spec);
@@ -228,6 +234,8 @@ int sv_real_query_port(struct ibv_context *real, uint8_t port, struct ibv_port_a
 int sv_real_query_device_ex(struct ibv_context *real, struct ibv_device_attr_ex *attr);
 /* ibv_reg_mr or ibv_reg_mr_iova2, whichever the macro in verbs.h would take. */
 struct ibv_mr *sv_real_reg_mr(struct ibv_pd *real, void *addr, uint64_t length, uint64_t iova, uint32_t access);
+struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr);
+int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr);
 
 /* ---- Drain [gate closed] ------------------------------------------------------------------------------------ */
 

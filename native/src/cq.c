@@ -38,7 +38,7 @@ static void count_on_channel(struct ibv_comp_channel *channel, int change)
 int sv_cq_open(struct ibv_cq *vcq, const struct sv_cq_spec *spec)
 {
 	if (spec->extended)
-		return EOPNOTSUPP;
+		sv_cq_ex_open(sv_cq_of(vcq), spec);
 	vcq->channel = spec->channel;
 	vcq->cq_context = spec->cq_context;
 	vcq->cqe = spec->cqe;

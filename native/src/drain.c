@@ -124,12 +124,38 @@ int sv_keep_own(const struct ibv_wc *wc)
 	return 1;
 }
 
+/* One at a time: each with its own extras. */
+static int drain_with_extras(struct sv_cq *cq)
+{
+	const struct sv_extras current = cq->extras;
+	struct ibv_wc wc;
+	int moved = 0, got, err;
+
+	for (;;) {
+		uint32_t tail;
+
+		err = sv_kept_reserve(cq, 1);
+		if (err || (got = sv_take_with_extras(cq, &wc)) <= 0)
+			break;
+		tail = cq->tail;
+		moved += sv_keep(cq, &wc);
+		if (cq->tail != tail)
+			cq->kept[tail].extras = cq->extras;
+	}
+	/* Those of the completion that the application is looking at stay. */
+	cq->extras = current;
+	sv_kept_remove(cq, 0);
+	return err ? -err : got < 0 ? -EIO : moved;
+}
+
 int sv_cq_drain(struct ibv_cq *vcq)
 {
 	struct sv_cq *cq = sv_cq_of(vcq);
 	struct ibv_wc wc[POLL_BATCH];
 	int moved = 0, got;
 
+	if (cq->extras_wanted)
+		return drain_with_extras(cq);
 	do {
 		int err = sv_kept_reserve(cq, POLL_BATCH);
 

@@ -55,9 +55,18 @@ struct sv_channel {
 	char zeros[SV_ZEROS];
 };
 
+/* What a completion of an extended queue may have besides the fields of an ibv_wc. */
+struct sv_extras {
+	uint64_t timestamp;
+	uint64_t wallclock_ns;
+	uint32_t flow_tag;
+	uint16_t cvlan;
+};
+
 /* A completion that the application has not seen yet and that is no longer in the real queue. */
 struct sv_completion {
 	struct ibv_wc wc;		/* as the application will see it */
+	struct sv_extras extras;
 	struct sv_qp *qp;
 	uint32_t position;		/* of its request in the log, modulo 2^32 */
 	uint16_t queue;			/* enum sv_queue */
@@ -88,6 +97,12 @@ struct sv_cq {
 	uint32_t comp_reported;		/* events handed to the application, to be acknowledged */
 	uint32_t async_reported;
 	uint32_t ending;		/* ibv_destroy_cq waits: no event is handed out any more */
+	/* Of an extended queue. */
+	uint32_t polling;		/* a lock, held from ibv_start_poll to ibv_end_poll */
+	uint64_t extras_wanted;		/* wc_flags that an ibv_wc has no field for: the real queue is an extended one */
+	uint64_t wc_flags;
+	struct ibv_wc current;		/* what the wc_read functions read */
+	struct sv_extras extras;
 };
 
 enum sv_queue {
@@ -187,7 +202,6 @@ struct sv_qp {
 	char spread[128];		/* makes the size an odd number of pairs */
 } __attribute__((aligned(128)));
 
-_Static_assert(sizeof(struct sv_completion) == 64, "one cache line");
 _Static_assert(sizeof(struct sv_send_queue) == 64, "one cache line");
 _Static_assert(sizeof(struct sv_recv_queue) == 64, "one cache line");
 _Static_assert(offsetof(struct sv_qp, v) == 64, "the pair of lines that a post touches");
@@ -217,11 +231,20 @@ int sv_post_send(struct ibv_qp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr 
 int sv_post_recv(struct ibv_qp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc);
 int sv_req_notify_cq(struct ibv_cq *vcq, int solicited_only);
+/* One completion into cq->current; 1, 0 or negative. The queue's lock is held. */
+int sv_poll_one(struct sv_cq *cq, struct sv_thread *self);
 int sv_stage_open(struct sv_qp *qp);
 void sv_stage_free(struct sv_qp *qp);
 
 /* cq.c */
 void sv_cq_event_now(struct sv_cq *cq);
+
+/* cq_ex.c */
+void sv_cq_ex_open(struct sv_cq *cq, const struct sv_cq_spec *spec);
+/* As poll, of one completion of a real extended queue: what an ibv_wc has no field for goes to cq->extras. */
+int sv_take_with_extras(struct sv_cq *cq, struct ibv_wc *wc);
+struct ibv_cq_ex *sv_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
+int sv_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 
 /* async.c */
 void sv_async_forget(struct sv_context *context, const void *object);

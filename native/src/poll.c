@@ -123,6 +123,36 @@ static SV_NOINLINE int poll_carefully(struct sv_cq *cq, int count, struct ibv_wc
 	}
 }
 
+int sv_poll_one(struct sv_cq *cq, struct sv_thread *self)
+{
+	struct ibv_wc *wc = &cq->current;
+
+	for (;;) {
+		bool held = false;
+		int got;
+
+		if (likely(!sv_kept_any(cq))) {
+			got = likely(!cq->extras_wanted) ? cq->poll(cq->real, 1, wc) : sv_take_with_extras(cq, wc);
+			if (got <= 0)
+				return got;
+			if (likely(wc->status == IBV_WC_SUCCESS) && likely(translate(wc)))
+				return 1;
+			if (translate_carefully(cq, wc, 1))
+				return 1;
+			/* It was none of the application's, or it is held back. */
+			if (sv_kept_any(cq))
+				cq->kept[cq->tail - 1].extras = cq->extras;
+			continue;
+		}
+		cq->extras = cq->kept[cq->head].extras;
+		if (deliver_kept(cq, 1, wc, &held))
+			return 1;
+		sv_lock_drop(&cq->lock);
+		sv_gate_await_resume(self);
+		sv_lock_take(&cq->lock, self, SV_HELD_CQ);
+	}
+}
+
 int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc)
 {
 	struct sv_cq *cq = sv_cq_of(vcq);

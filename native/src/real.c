@@ -61,3 +61,13 @@ struct ibv_mr *sv_real_reg_mr(struct ibv_pd *real, void *addr, uint64_t length, 
 	}
 	return SV_REAL(ibv_reg_mr_iova2)(real, addr, length, iova, access);
 }
+
+struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr)
+{
+	return ibv_create_cq_ex(real, attr);
+}
+
+int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
+{
+	return ibv_modify_cq(real, attr);
+}

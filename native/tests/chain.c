@@ -436,7 +436,6 @@ static void refused_by_name(void)
 	struct fixture *f = open_fixture(shape);
 	struct ibv_srq_init_attr srq = { .attr = { 1, 1, 0 } };
 	struct ibv_qp_init_attr ud = { .send_cq = f->cq, .recv_cq = f->cq, .qp_type = IBV_QPT_UD };
-	struct ibv_cq_init_attr_ex cq_ex = { .cqe = 1 };
 	struct ibv_ah_attr ah = { 0 };
 
 #define REFUSED(expression)                             \
@@ -447,7 +446,6 @@ static void refused_by_name(void)
 	} while (0)
 	REFUSED(ibv_create_srq(f->pd, &srq));
 	REFUSED(ibv_create_qp(f->pd, &ud));
-	REFUSED(ibv_create_cq_ex(f->context, &cq_ex));
 	REFUSED(ibv_create_ah(f->pd, &ah));
 	REFUSED(ibv_alloc_mw(f->pd, IBV_MW_TYPE_1));
 	REFUSED(ibv_alloc_null_mr(f->pd));

@@ -29,7 +29,7 @@ struct object {
 	void *v;
 	struct ibv_context *context;
 	union {
-		struct { int cqe; struct ibv_comp_channel *channel; } cq;
+		struct { int cqe; struct ibv_comp_channel *channel; uint64_t wc_flags; } cq;
 		struct { struct ibv_qp_init_attr init; int state; } qp;
 		struct { int access; } mr;
 	};
@@ -107,6 +107,39 @@ static int open_context(struct ibv_device *vdevice, uint64_t *result)
 		return errno;
 	*result = (uintptr_t)v;
 	return sv_context_open(v, made);
+}
+
+static struct ibv_cq *make_real_cq(struct ibv_cq *v, int cqe, struct ibv_comp_channel *channel, uint64_t wc_flags)
+{
+	struct ibv_comp_channel *made = channel ? sv_real(channel) : NULL;
+	struct ibv_cq_init_attr_ex attr = {
+		.cqe = cqe,
+		.cq_context = v,
+		.channel = made,
+		.wc_flags = wc_flags | IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM,
+	};
+
+	if (wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS)
+		return (struct ibv_cq *)sv_real_create_cq_ex(sv_real(v->context), &attr);
+	return real.create_cq(sv_real(v->context), cqe, v, made, 0);
+}
+
+static int open_cq(struct ibv_context *vcontext, const struct sv_cq_spec *spec, uint64_t *result)
+{
+	struct ibv_cq *v = sv_cq_alloc(vcontext), *made = make_real_cq(v, spec->cqe, spec->channel, spec->wc_flags);
+	struct object *object;
+	int err = made ? sv_cq_open(v, spec) : errno;
+
+	if (err) {
+		sv_cq_free(v);
+		return err;
+	}
+	object = add(CQ, v, vcontext);
+	object->cq.cqe = spec->cqe;
+	object->cq.channel = spec->channel;
+	object->cq.wc_flags = spec->wc_flags;
+	*result = (uintptr_t)v;
+	return sv_cq_bind(v, made);
 }
 
 static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool extended, uint64_t *result)
@@ -210,23 +243,29 @@ static int carry_out(struct sv_request *r)
 		sv_channel_free(first);
 		return 0;
 	case SV_OP_CREATE_CQ: {
-		struct sv_cq_spec spec = {
+		const struct sv_cq_spec spec = {
 			.channel = pointer(r->arg[3]),
 			.cq_context = pointer(r->arg[2]),
 			.cqe = r->arg[1],
 		};
 
-		v = sv_cq_alloc(first);
-		made = real.create_cq(sv_real(first), spec.cqe, v, spec.channel ? sv_real(spec.channel) : NULL, 0);
-		err = sv_cq_open(v, &spec);
-		if (!err)
-			err = sv_cq_bind(v, made);
-		object = add(CQ, v, first);
-		object->cq.cqe = spec.cqe;
-		object->cq.channel = spec.channel;
-		r->result = (uintptr_t)v;
-		return err;
+		return open_cq(first, &spec, &r->result);
 	}
+	case SV_OP_CREATE_CQ_EX: {
+		const struct ibv_cq_init_attr_ex *attr = pointer(r->arg[1]);
+		const struct sv_cq_spec spec = {
+			.channel = attr->channel,
+			.cq_context = attr->cq_context,
+			.cqe = attr->cqe,
+			.extended = 1,
+			.wc_flags = attr->wc_flags,
+			.single_threaded = attr->comp_mask ? attr->flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED : 0,
+		};
+
+		return open_cq(first, &spec, &r->result);
+	}
+	case SV_OP_MODIFY_CQ:
+		return sv_real_modify_cq(sv_real(first), pointer(r->arg[1]));
 	case SV_OP_RESIZE_CQ:
 		err = real.resize_cq(sv_real(first), r->arg[1]);
 		if (!err)
@@ -377,10 +416,8 @@ void driver_reattach(struct ibv_context *vcontext)
 							      (uintptr_t)mr->addr, object->mr.access));
 				break;
 			case CQ:
-				err = sv_cq_bind(object->v,
-						 real.create_cq(sv_real(vcontext), object->cq.cqe, object->v,
-								object->cq.channel ? sv_real(object->cq.channel) : NULL,
-								0));
+				err = sv_cq_bind(object->v, make_real_cq(object->v, object->cq.cqe, object->cq.channel,
+									 object->cq.wc_flags));
 				break;
 			case QP:
 				reattach_qp(object);

@@ -176,6 +176,95 @@ static int poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc)
 	return given;
 }
 
+/* Fields that were not asked for have no function; between start and end the queue is in use. */
+static int next_poll(struct ibv_cq_ex *v)
+{
+	struct mock_cq *cq = OBJECT((struct ibv_cq *)v, mock_cq, CQ_MAGIC);
+
+	if (!poll_cq(&cq->v, 1, &cq->current))
+		return ENOENT;
+	v->wr_id = cq->current.wr_id;
+	v->status = cq->current.status;
+	cq->timestamp = 1000 + cq->head - 1;
+	return 0;
+}
+
+static int start_poll(struct ibv_cq_ex *v, struct ibv_poll_cq_attr *attr)
+{
+	struct mock_cq *cq = OBJECT((struct ibv_cq *)v, mock_cq, CQ_MAGIC);
+
+	if (attr->comp_mask || cq->polled)
+		die("poll that was ended");
+	if (next_poll(v))
+		return ENOENT;
+	cq->polled = true;
+	return 0;
+}
+
+static void end_poll(struct ibv_cq_ex *v)
+{
+	struct mock_cq *cq = OBJECT((struct ibv_cq *)v, mock_cq, CQ_MAGIC);
+
+	if (!cq->polled)
+		die("poll that was started");
+	cq->polled = false;
+}
+
+#define READER(type, name, field)                                                               \
+	static type read_##name(struct ibv_cq_ex *v)                                            \
+	{                                                                                       \
+		struct mock_cq *cq = OBJECT((struct ibv_cq *)v, mock_cq, CQ_MAGIC);             \
+		return cq->polled ? (type)(cq->field) : (die("poll under way"), (type)0);       \
+	}
+READER(enum ibv_wc_opcode, opcode, current.opcode)
+READER(uint32_t, vendor_err, current.vendor_err)
+READER(uint32_t, byte_len, current.byte_len)
+READER(__be32, imm_data, current.imm_data)
+READER(unsigned int, wc_flags, current.wc_flags)
+READER(uint32_t, src_qp, current.src_qp)
+READER(uint32_t, slid, current.slid)
+READER(uint64_t, completion_ts, timestamp)
+
+static struct ibv_cq_ex *create_cq_ex(struct ibv_context *v, struct ibv_cq_init_attr_ex *attr)
+{
+	struct ibv_cq_ex *ex;
+
+	if (attr->wc_flags & ~(uint64_t)(IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)) {
+		errno = ENOSYS;
+		return NULL;
+	}
+	ex = (struct ibv_cq_ex *)ibv_create_cq(v, attr->cqe, attr->cq_context, attr->channel, attr->comp_vector);
+	OBJECT((struct ibv_cq *)ex, mock_cq, CQ_MAGIC)->extended = true;
+	ex->start_poll = start_poll;
+	ex->next_poll = next_poll;
+	ex->end_poll = end_poll;
+	ex->read_opcode = read_opcode;
+	ex->read_vendor_err = read_vendor_err;
+	ex->read_wc_flags = read_wc_flags;
+	if (attr->wc_flags & IBV_WC_EX_WITH_BYTE_LEN)
+		ex->read_byte_len = read_byte_len;
+	if (attr->wc_flags & IBV_WC_EX_WITH_IMM)
+		ex->read_imm_data = read_imm_data;
+	if (attr->wc_flags & IBV_WC_EX_WITH_SRC_QP)
+		ex->read_src_qp = read_src_qp;
+	if (attr->wc_flags & IBV_WC_EX_WITH_SLID)
+		ex->read_slid = read_slid;
+	if (attr->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		ex->read_completion_ts = read_completion_ts;
+	return ex;
+}
+
+static int modify_cq(struct ibv_cq *v, struct ibv_modify_cq_attr *attr)
+{
+	struct mock_cq *cq = OBJECT(v, mock_cq, CQ_MAGIC);
+
+	if (attr->attr_mask != IBV_CQ_ATTR_MODERATE)
+		return EINVAL;
+	cq->moderation[0] = attr->moderate.cq_count;
+	cq->moderation[1] = attr->moderate.cq_period;
+	return 0;
+}
+
 static int req_notify_cq(struct ibv_cq *v, int solicited_only)
 {
 	struct mock_cq *cq = OBJECT(v, mock_cq, CQ_MAGIC);
@@ -380,6 +469,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *v)
 	context->async_write = fds[1];
 	context->ex.sz = sizeof(context->ex);
 	context->ex.query_port = query_port;
+	context->ex.create_cq_ex = create_cq_ex;
+	context->ex.modify_cq = modify_cq;
 	context->ex.context.device = v;
 	context->ex.context.ops.poll_cq = poll_cq;
 	context->ex.context.ops.req_notify_cq = req_notify_cq;

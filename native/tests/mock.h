@@ -30,7 +30,15 @@ struct mock_queue {
 
 struct mock_cq {
 	unsigned magic;
-	struct ibv_cq v;
+	union {
+		struct ibv_cq v;
+		struct ibv_cq_ex ex;
+	};
+	bool extended;
+	bool polled;			/* between ibv_start_poll and ibv_end_poll */
+	struct ibv_wc current;
+	uint64_t timestamp;		/* of the current completion: that of the first is 1000, of each next one more */
+	uint16_t moderation[2];
 	struct ibv_wc ring[MOCK_RING];
 	unsigned head, tail;
 	int armed;			/* 1 solicited only, 2 any */

@@ -63,7 +63,13 @@ interface Backend {
 
     long createCq(long context, int cqe, long cqContext, long channel, int vector);
 
+    /** @param attr struct ibv_cq_init_attr_ex */
+    long createCqEx(long context, MemorySegment attr);
+
     int resizeCq(long cq, int cqe);
+
+    /** @param attr struct ibv_modify_cq_attr */
+    int modifyCq(long cq, MemorySegment attr);
 
     int destroyCq(long cq);
 

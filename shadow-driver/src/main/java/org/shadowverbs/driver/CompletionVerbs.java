@@ -5,18 +5,12 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import org.shadowverbs.bindings.abi.sv_cq_spec;
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_moderate_cq;
+import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 
 /** Completion channels and completion queues. */
 final class CompletionVerbs {
-    /** What an ibv_wc holds; an extended queue is served from those. */
-    private static final long STANDARD_FIELDS = verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM()
-            | verbs_h.IBV_WC_EX_WITH_QP_NUM() | verbs_h.IBV_WC_EX_WITH_SRC_QP() | verbs_h.IBV_WC_EX_WITH_SLID()
-            | verbs_h.IBV_WC_EX_WITH_SL() | verbs_h.IBV_WC_EX_WITH_DLID_PATH_BITS();
-    /** Hints that may be ignored. */
-    private static final int HARMLESS_FLAGS = verbs_h.IBV_CREATE_CQ_ATTR_SINGLE_THREADED()
-            | verbs_h.IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN();
-
     private final Native library;
     private final Backend backend;
     private final Model model;
@@ -65,26 +59,25 @@ final class CompletionVerbs {
     }
 
     long createCq(final long vcontext, final int cqe, final long cqContext, final long vchannel, final int vector) {
-        return create(vcontext, cqe, cqContext, vchannel, vector, false, 0);
+        return create(vcontext, cqe, cqContext, vchannel, vector, false, 0, 0);
     }
 
     long createCqEx(final long vcontext, final MemorySegment attr) {
         final long fields = ibv_cq_init_attr_ex.wc_flags(attr);
-        if ((fields & ~STANDARD_FIELDS) != 0) {
-            throw VerbsException.unsupported("ibv_create_cq_ex with wc_flags 0x"
-                    + Long.toHexString(fields & ~STANDARD_FIELDS));
+        if ((fields & verbs_h.IBV_WC_EX_WITH_TM_INFO()) != 0) {
+            throw VerbsException.unsupported("ibv_create_cq_ex with IBV_WC_EX_WITH_TM_INFO");
         }
         final int mask = ibv_cq_init_attr_ex.comp_mask(attr);
-        if ((mask & ~verbs_h.IBV_CQ_INIT_ATTR_MASK_FLAGS()) != 0
-                || mask != 0 && (ibv_cq_init_attr_ex.flags(attr) & ~HARMLESS_FLAGS) != 0) {
-            throw VerbsException.unsupported("ibv_create_cq_ex with a parent domain or flags");
+        if ((mask & ~verbs_h.IBV_CQ_INIT_ATTR_MASK_FLAGS()) != 0) {
+            throw VerbsException.unsupported("ibv_create_cq_ex with comp_mask 0x" + Integer.toHexString(mask));
         }
         return create(vcontext, ibv_cq_init_attr_ex.cqe(attr), ibv_cq_init_attr_ex.cq_context(attr).address(),
-                ibv_cq_init_attr_ex.channel(attr).address(), ibv_cq_init_attr_ex.comp_vector(attr), true, fields);
+                ibv_cq_init_attr_ex.channel(attr).address(), ibv_cq_init_attr_ex.comp_vector(attr), true, fields,
+                mask == 0 ? 0 : ibv_cq_init_attr_ex.flags(attr));
     }
 
     private long create(final long vcontext, final int cqe, final long cqContext, final long vchannel,
-            final int vector, final boolean extended, final long fields) {
+            final int vector, final boolean extended, final long fields, final int flags) {
         final Context context = model.contexts.get(vcontext);
         final Channel channel = vchannel == 0 ? null : model.channels.get(vchannel);
         if (cqe < 1) {
@@ -94,28 +87,56 @@ final class CompletionVerbs {
         if (virtual == 0) {
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
-        long real = 0;
+        final Cq cq = new Cq(virtual, context, channel, vector, cqe, fields, flags);
         try (Arena arena = Arena.ofConfined()) {
-            // The real queue's context is the virtual queue: so its events find their way.
-            real = backend.createCq(context.real, cqe + Cq.ROOM, virtual, channel == null ? 0 : channel.real, vector);
+            cq.createReal(backend, vector);
             final MemorySegment spec = sv_cq_spec.allocate(arena);
             sv_cq_spec.channel(spec, MemorySegment.ofAddress(vchannel));
             sv_cq_spec.cq_context(spec, MemorySegment.ofAddress(cqContext));
             sv_cq_spec.cqe(spec, cqe);
             sv_cq_spec.extended(spec, extended ? 1 : 0);
             sv_cq_spec.wc_flags(spec, fields);
+            sv_cq_spec.single_threaded(spec, flags & verbs_h.IBV_CREATE_CQ_ATTR_SINGLE_THREADED());
             ContextVerbs.check(library.cqOpen(virtual, spec));
-            ContextVerbs.check(library.cqBind(virtual, real));
+            ContextVerbs.check(library.cqBind(virtual, cq.real));
         } catch (RuntimeException e) {
-            if (real != 0) {
+            if (cq.real != 0) {
                 library.cqBind(virtual, 0);
-                backend.destroyCq(real);
+                backend.destroyCq(cq.real);
             }
             library.cqFree(virtual);
             throw e;
         }
-        model.cqs.add(new Cq(virtual, real, context, channel, vector, cqe));
+        model.cqs.add(cq);
         return virtual;
+    }
+
+    int modifyCq(final long vcq, final MemorySegment attr) {
+        final Cq cq = model.cqs.get(vcq);
+        synchronized (cq) {
+            final int err = backend.modifyCq(cq.real, attr);
+            if (err == 0 && (ibv_modify_cq_attr.attr_mask(attr) & verbs_h.IBV_CQ_ATTR_MODERATE()) != 0) {
+                final MemorySegment moderation = ibv_modify_cq_attr.moderate(attr);
+                cq.moderationCount = ibv_moderate_cq.cq_count(moderation) & 0xffff;
+                cq.moderationPeriod = ibv_moderate_cq.cq_period(moderation) & 0xffff;
+            }
+            return err;
+        }
+    }
+
+    /** A real queue made anew gets what ibv_modify_cq had set. Moderation is a hint; a device may do without. */
+    static void moderate(final Backend backend, final Cq cq) {
+        if (cq.moderationPeriod < 0) {
+            return;
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_modify_cq_attr.allocate(arena);
+            ibv_modify_cq_attr.attr_mask(attr, verbs_h.IBV_CQ_ATTR_MODERATE());
+            final MemorySegment moderation = ibv_modify_cq_attr.moderate(attr);
+            ibv_moderate_cq.cq_count(moderation, (short) cq.moderationCount);
+            ibv_moderate_cq.cq_period(moderation, (short) cq.moderationPeriod);
+            backend.modifyCq(cq.real, attr);
+        }
     }
 
     int resizeCq(final long vcq, final int cqe) {

@@ -206,6 +206,16 @@ final class HcaBackend implements Backend {
     }
 
     @Override
+    public long createCqEx(final long context, final MemorySegment attr) {
+        return object(library.realCreateCqEx(context, attr));
+    }
+
+    @Override
+    public int modifyCq(final long cq, final MemorySegment attr) {
+        return err(library.realModifyCq(cq, attr));
+    }
+
+    @Override
     public int resizeCq(final long cq, final int cqe) {
         return err(call(IBV_RESIZE_CQ, cq, cqe));
     }

@@ -99,6 +99,11 @@ interface Native {
     /** @return the region; 0 with {@link Downcall#errno} */
     long realRegMr(long realPd, long addr, long length, long iova, int access);
 
+    /** @return the completion queue; 0 with {@link Downcall#errno} */
+    long realCreateCqEx(long realContext, MemorySegment attr);
+
+    int realModifyCq(long realCq, MemorySegment attr);
+
     void qpBookmark(long vqp, MemorySegment bookmark);
 
     /** @return completions moved, or a negative errno value */

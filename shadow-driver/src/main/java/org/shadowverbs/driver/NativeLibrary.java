@@ -64,6 +64,8 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_REAL_QUERY_PORT = f("sv_real_query_port");
     private static final MemorySegment SV_REAL_QUERY_DEVICE_EX = f("sv_real_query_device_ex");
     private static final MemorySegment SV_REAL_REG_MR = f("sv_real_reg_mr");
+    private static final MemorySegment SV_REAL_CREATE_CQ_EX = f("sv_real_create_cq_ex");
+    private static final MemorySegment SV_REAL_MODIFY_CQ = f("sv_real_modify_cq");
     private static final MemorySegment SV_QP_BOOKMARK = f("sv_qp_bookmark");
     private static final MemorySegment SV_CQ_DRAIN = f("sv_cq_drain");
     private static final MemorySegment SV_QP_SENT = f("sv_qp_sent");
@@ -335,6 +337,16 @@ final class NativeLibrary implements Native {
     @Override
     public long realRegMr(final long realPd, final long addr, final long length, final long iova, final int access) {
         return call(SV_REAL_REG_MR, realPd, addr, length, iova, access);
+    }
+
+    @Override
+    public long realCreateCqEx(final long realContext, final MemorySegment attr) {
+        return call(SV_REAL_CREATE_CQ_EX, realContext, attr.address());
+    }
+
+    @Override
+    public int realModifyCq(final long realCq, final MemorySegment attr) {
+        return (int) call(SV_REAL_MODIFY_CQ, realCq, attr.address());
     }
 
     @Override

@@ -23,19 +23,20 @@ final class Op {
     static final int CREATE_CQ = 18;
     static final int CREATE_CQ_EX = 19;
     static final int RESIZE_CQ = 20;
-    static final int DESTROY_CQ = 21;
-    static final int CREATE_QP = 22;
-    static final int CREATE_QP_EX = 23;
-    static final int QUERY_QP = 24;
-    static final int MODIFY_QP = 25;
-    static final int DESTROY_QP = 26;
-    static final int CREATE_SRQ = 27;
-    static final int MODIFY_SRQ = 28;
-    static final int QUERY_SRQ = 29;
-    static final int DESTROY_SRQ = 30;
-    static final int CREATE_AH = 31;
-    static final int DESTROY_AH = 32;
-    static final int EXIT = 33;
+    static final int MODIFY_CQ = 21;
+    static final int DESTROY_CQ = 22;
+    static final int CREATE_QP = 23;
+    static final int CREATE_QP_EX = 24;
+    static final int QUERY_QP = 25;
+    static final int MODIFY_QP = 26;
+    static final int DESTROY_QP = 27;
+    static final int CREATE_SRQ = 28;
+    static final int MODIFY_SRQ = 29;
+    static final int QUERY_SRQ = 30;
+    static final int DESTROY_SRQ = 31;
+    static final int CREATE_AH = 32;
+    static final int DESTROY_AH = 33;
+    static final int EXIT = 34;
 
     private Op() {
     }

@@ -125,12 +125,13 @@ final class RealObjects {
             final int vector = cq.context.completionVectors > 0 ? cq.completionVector % cq.context.completionVectors
                     : 0;
             try {
-                cq.real = backend.createCq(cq.context.real, cq.cqe + Cq.ROOM, cq.virtual,
-                        cq.channel == null ? 0 : cq.channel.real, vector);
+                cq.createReal(backend, vector);
             } catch (VerbsException e) {
-                throw new Refusal("cannot create a completion queue of " + cq.cqe + " entries: "
+                throw new Refusal("cannot create a completion queue of " + cq.cqe + " entries"
+                        + (cq.wcFlags == 0 ? "" : " and wc_flags 0x" + Long.toHexString(cq.wcFlags)) + ": "
                         + VerbsErrno.name(e.errno()));
             }
+            CompletionVerbs.moderate(backend, cq);
             check("bind a completion queue", library.cqBind(cq.virtual, cq.real));
         }
         for (final Qp qp : model.qps.inOrder()) {

@@ -3,6 +3,7 @@ package org.shadowverbs.driver;
 
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
@@ -111,6 +112,9 @@ final class Verbs {
                 break;
             case Op.RESIZE_CQ:
                 r.answer(0, completion.resizeCq(r.arg(0), r.intArg(1)));
+                break;
+            case Op.MODIFY_CQ:
+                r.answer(0, completion.modifyCq(r.arg(0), r.struct(1, ibv_modify_cq_attr.sizeof())));
                 break;
             case Op.DESTROY_CQ:
                 r.answer(0, completion.destroyCq(r.arg(0)));

@@ -7,13 +7,20 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_moderate_cq;
+import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.IdMasks;
 
 /** Everything given back, and made anew. */
 class RealObjectsTest {
+    private static final long STAMPED = verbs_h.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP();
+
     private final Fake library = new Fake(0x10_0000);
     private final Fake device = new Fake(0x20_0000);
     private final Model model = new Model(IdMasks.IDENTITY);
@@ -32,7 +39,8 @@ class RealObjectsTest {
         final Pd pd = new Pd(2, 102, context);
         mr = new Mr(3, 103, pd, arena.allocate(4096).address(), 4096, 0, 7, 8, 9);
         final Channel channel = new Channel(4, 104, context);
-        final Cq cq = new Cq(6, 106, context, channel, 5, 10);
+        final Cq cq = new Cq(6, context, channel, 5, 10, 0, 0);
+        cq.real = 106;
         qp = new Qp(7, 107, 0, pd, cq, cq, 77, false, 0, 10, 10, 1, 1, 0);
         model.contexts.add(context);
         model.pds.add(pd);
@@ -60,6 +68,36 @@ class RealObjectsTest {
                         || c.startsWith("reg") || c.startsWith("create")).toList());
         assertTrue(qp.real != 0 && qp.real != 107);
         assertEquals(7, qp.virtual);
+    }
+
+    @Test
+    void anExtendedQueueComesBackWithItsFlagsAndItsModeration() throws Refusal {
+        final Cq extended = new Cq(16, model.contexts.inOrder().get(0), null, 0, 20, STAMPED, 0);
+        extended.real = 116;
+        extended.moderationCount = 0xfff0;
+        extended.moderationPeriod = 3;
+        model.cqs.add(extended);
+        device.answer("createCqEx", args -> {
+            assertEquals(STAMPED, ibv_cq_init_attr_ex.wc_flags((MemorySegment) args[1]) & STAMPED);
+            assertEquals(16, ibv_cq_init_attr_ex.cq_context((MemorySegment) args[1]).address());
+            return 999L;
+        });
+        device.answer("modifyCq", args -> {
+            final MemorySegment moderation = ibv_modify_cq_attr.moderate((MemorySegment) args[1]);
+            assertEquals(999L, args[0]);
+            assertEquals((short) 0xfff0, ibv_moderate_cq.cq_count(moderation));
+            assertEquals(3, ibv_moderate_cq.cq_period(moderation));
+            return 0;
+        });
+        realObjects.destroy();
+        realObjects.create();
+        assertEquals(1, device.count("createCqEx"));
+        assertEquals(1, device.count("modifyCq"), "and not the queue that nobody moderated");
+        device.answer("createCqEx", args -> {
+            throw new VerbsException(VerbsErrno.EOPNOTSUPP);
+        });
+        realObjects.destroy();
+        assertTrue(assertThrows(Refusal.class, realObjects::create).getMessage().contains("wc_flags 0x80"));
     }
 
     @Test

@@ -12,9 +12,11 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.shadowverbs.bindings.abi.shadowverbs_h;
+import org.shadowverbs.bindings.abi.sv_cq_spec;
 import org.shadowverbs.bindings.abi.sv_qp_spec;
 import org.shadowverbs.bindings.abi.sv_request;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
@@ -181,6 +183,59 @@ class VerbsTest {
         createQp(call(Op.ALLOC_PD, context), cq);
         assertEquals(11, ibv_qp_cap.max_send_wr(ibv_qp_init_attr.cap(lastInit)));
         assertEquals(0x8000L, ibv_qp_init_attr.send_cq(lastInit).address(), "the real queue");
+    }
+
+    private MemorySegment cqAttributes(final long wcFlags, final int flags) {
+        final MemorySegment attr = ibv_cq_init_attr_ex.allocate(arena);
+        ibv_cq_init_attr_ex.cqe(attr, 10);
+        ibv_cq_init_attr_ex.wc_flags(attr, wcFlags);
+        ibv_cq_init_attr_ex.comp_mask(attr, flags == 0 ? 0 : verbs_h.IBV_CQ_INIT_ATTR_MASK_FLAGS());
+        ibv_cq_init_attr_ex.flags(attr, flags);
+        return attr;
+    }
+
+    @Test
+    void anExtendedQueueOfPlainFieldsIsPlainBelow() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        library.answer("cqOpen", args -> {
+            final MemorySegment spec = (MemorySegment) args[1];
+            assertEquals(1, sv_cq_spec.extended(spec));
+            assertEquals(1, sv_cq_spec.single_threaded(spec));
+            assertEquals(verbs_h.IBV_WC_STANDARD_FLAGS(), sv_cq_spec.wc_flags(spec));
+            return 0;
+        });
+        call(Op.CREATE_CQ_EX, context, cqAttributes(verbs_h.IBV_WC_STANDARD_FLAGS(),
+                verbs_h.IBV_CREATE_CQ_ATTR_SINGLE_THREADED()).address());
+        assertEquals(1, library.count("cqOpen"));
+        assertEquals(1, device.count("createCq"));
+        assertEquals(0, device.count("createCqEx"));
+    }
+
+    @Test
+    void aQueueWithTimestampsIsExtendedBelow() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long stamped = verbs_h.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP();
+        device.answer("createCqEx", args -> {
+            final MemorySegment attr = (MemorySegment) args[1];
+            assertEquals(10 + Cq.ROOM, ibv_cq_init_attr_ex.cqe(attr));
+            assertEquals(stamped | verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM(),
+                    ibv_cq_init_attr_ex.wc_flags(attr), "and what the drain reads");
+            assertEquals(0, ibv_cq_init_attr_ex.comp_mask(attr));
+            return 0x8000L;
+        });
+        call(Op.CREATE_CQ_EX, context, cqAttributes(stamped, 0).address());
+        assertEquals(0, device.count("createCq"));
+        assertEquals(1, library.count("cqBind"));
+        device.answer("createCqEx", args -> {
+            assertEquals(verbs_h.IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN(),
+                    ibv_cq_init_attr_ex.flags((MemorySegment) args[1]));
+            throw new VerbsException(VerbsErrno.ENODEV);
+        });
+        assertEquals(VerbsErrno.ENODEV, errOf(Op.CREATE_CQ_EX, context, cqAttributes(0,
+                verbs_h.IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN()).address()), "as the device answers");
+        assertEquals(VerbsErrno.EOPNOTSUPP,
+                errOf(Op.CREATE_CQ_EX, context, cqAttributes(verbs_h.IBV_WC_EX_WITH_TM_INFO(), 0).address()));
+        assertEquals(1, model.cqs.size());
     }
 
     @Test

@@ -28,6 +28,7 @@ final class PairSystemTest {
         "no-remote-write --mode arrived, no-remote-write --mode blocked, no-remote-write --mode blocked --signaled",
         "full-queue --mode last-signaled, full-queue --mode unsignaled, full-queue --signaled",
         "unread --mode all, unread --mode partly",
+        "extended-cq --mode plain, extended-cq --mode timestamps",
         "sleeper --mode event, sleeper --mode epoll, sleeper --mode pending",
         "unsignaled-tail --mode plain, unsignaled-tail --mode inline",
         "threads --mode signaled, threads --mode every-fourth",

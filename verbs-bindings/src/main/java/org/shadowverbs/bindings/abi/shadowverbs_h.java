@@ -231,127 +231,136 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_RESIZE_CQ() {
         return SV_OP_RESIZE_CQ;
     }
-    private static final int SV_OP_DESTROY_CQ = (int)21L;
+    private static final int SV_OP_MODIFY_CQ = (int)21L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_CQ = 21
+     * enum sv_op.SV_OP_MODIFY_CQ = 21
+     * }
+     */
+    public static int SV_OP_MODIFY_CQ() {
+        return SV_OP_MODIFY_CQ;
+    }
+    private static final int SV_OP_DESTROY_CQ = (int)22L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_DESTROY_CQ = 22
      * }
      */
     public static int SV_OP_DESTROY_CQ() {
         return SV_OP_DESTROY_CQ;
     }
-    private static final int SV_OP_CREATE_QP = (int)22L;
+    private static final int SV_OP_CREATE_QP = (int)23L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP = 22
+     * enum sv_op.SV_OP_CREATE_QP = 23
      * }
      */
     public static int SV_OP_CREATE_QP() {
         return SV_OP_CREATE_QP;
     }
-    private static final int SV_OP_CREATE_QP_EX = (int)23L;
+    private static final int SV_OP_CREATE_QP_EX = (int)24L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP_EX = 23
+     * enum sv_op.SV_OP_CREATE_QP_EX = 24
      * }
      */
     public static int SV_OP_CREATE_QP_EX() {
         return SV_OP_CREATE_QP_EX;
     }
-    private static final int SV_OP_QUERY_QP = (int)24L;
+    private static final int SV_OP_QUERY_QP = (int)25L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_QP = 24
+     * enum sv_op.SV_OP_QUERY_QP = 25
      * }
      */
     public static int SV_OP_QUERY_QP() {
         return SV_OP_QUERY_QP;
     }
-    private static final int SV_OP_MODIFY_QP = (int)25L;
+    private static final int SV_OP_MODIFY_QP = (int)26L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_QP = 25
+     * enum sv_op.SV_OP_MODIFY_QP = 26
      * }
      */
     public static int SV_OP_MODIFY_QP() {
         return SV_OP_MODIFY_QP;
     }
-    private static final int SV_OP_DESTROY_QP = (int)26L;
+    private static final int SV_OP_DESTROY_QP = (int)27L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_QP = 26
+     * enum sv_op.SV_OP_DESTROY_QP = 27
      * }
      */
     public static int SV_OP_DESTROY_QP() {
         return SV_OP_DESTROY_QP;
     }
-    private static final int SV_OP_CREATE_SRQ = (int)27L;
+    private static final int SV_OP_CREATE_SRQ = (int)28L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_SRQ = 27
+     * enum sv_op.SV_OP_CREATE_SRQ = 28
      * }
      */
     public static int SV_OP_CREATE_SRQ() {
         return SV_OP_CREATE_SRQ;
     }
-    private static final int SV_OP_MODIFY_SRQ = (int)28L;
+    private static final int SV_OP_MODIFY_SRQ = (int)29L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_SRQ = 28
+     * enum sv_op.SV_OP_MODIFY_SRQ = 29
      * }
      */
     public static int SV_OP_MODIFY_SRQ() {
         return SV_OP_MODIFY_SRQ;
     }
-    private static final int SV_OP_QUERY_SRQ = (int)29L;
+    private static final int SV_OP_QUERY_SRQ = (int)30L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_SRQ = 29
+     * enum sv_op.SV_OP_QUERY_SRQ = 30
      * }
      */
     public static int SV_OP_QUERY_SRQ() {
         return SV_OP_QUERY_SRQ;
     }
-    private static final int SV_OP_DESTROY_SRQ = (int)30L;
+    private static final int SV_OP_DESTROY_SRQ = (int)31L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_SRQ = 30
+     * enum sv_op.SV_OP_DESTROY_SRQ = 31
      * }
      */
     public static int SV_OP_DESTROY_SRQ() {
         return SV_OP_DESTROY_SRQ;
     }
-    private static final int SV_OP_CREATE_AH = (int)31L;
+    private static final int SV_OP_CREATE_AH = (int)32L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_AH = 31
+     * enum sv_op.SV_OP_CREATE_AH = 32
      * }
      */
     public static int SV_OP_CREATE_AH() {
         return SV_OP_CREATE_AH;
     }
-    private static final int SV_OP_DESTROY_AH = (int)32L;
+    private static final int SV_OP_DESTROY_AH = (int)33L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_AH = 32
+     * enum sv_op.SV_OP_DESTROY_AH = 33
      * }
      */
     public static int SV_OP_DESTROY_AH() {
         return SV_OP_DESTROY_AH;
     }
-    private static final int SV_OP_EXIT = (int)33L;
+    private static final int SV_OP_EXIT = (int)34L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 33
+     * enum sv_op.SV_OP_EXIT = 34
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)34L;
+    private static final int SV_OP_COUNT = (int)35L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 34
+     * enum sv_op.SV_OP_COUNT = 35
      * }
      */
     public static int SV_OP_COUNT() {
@@ -3098,6 +3107,128 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_real_reg_mr", real, addr, length, iova, access);
             }
             return (MemorySegment)mh$.invokeExact(real, addr, length, iova, access);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_create_cq_ex {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_create_cq_ex");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_create_cq_ex$descriptor() {
+        return sv_real_create_cq_ex.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr)
+     * }
+     */
+    public static MethodHandle sv_real_create_cq_ex$handle() {
+        return sv_real_create_cq_ex.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr)
+     * }
+     */
+    public static MemorySegment sv_real_create_cq_ex$address() {
+        return sv_real_create_cq_ex.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr)
+     * }
+     */
+    public static MemorySegment sv_real_create_cq_ex(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_create_cq_ex.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_create_cq_ex", real, attr);
+            }
+            return (MemorySegment)mh$.invokeExact(real, attr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_modify_cq {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_modify_cq");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_modify_cq$descriptor() {
+        return sv_real_modify_cq.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
+     * }
+     */
+    public static MethodHandle sv_real_modify_cq$handle() {
+        return sv_real_modify_cq.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_modify_cq$address() {
+        return sv_real_modify_cq.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
+     * }
+     */
+    public static int sv_real_modify_cq(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_modify_cq.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_modify_cq", real, attr);
+            }
+            return (int)mh$.invokeExact(real, attr);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

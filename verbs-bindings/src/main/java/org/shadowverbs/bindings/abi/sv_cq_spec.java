@@ -20,6 +20,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     int32_t cqe;
  *     int32_t extended;
  *     uint64_t wc_flags;
+ *     uint64_t single_threaded;
  * }
  * }
  */
@@ -34,7 +35,8 @@ public class sv_cq_spec {
         shadowverbs_h.C_POINTER.withName("cq_context"),
         shadowverbs_h.C_INT.withName("cqe"),
         shadowverbs_h.C_INT.withName("extended"),
-        shadowverbs_h.C_LONG.withName("wc_flags")
+        shadowverbs_h.C_LONG.withName("wc_flags"),
+        shadowverbs_h.C_LONG.withName("single_threaded")
     ).withName("sv_cq_spec");
 
     /**
@@ -262,6 +264,50 @@ public class sv_cq_spec {
      */
     public static void wc_flags(MemorySegment struct, long fieldValue) {
         struct.set(wc_flags$LAYOUT, wc_flags$OFFSET, fieldValue);
+    }
+
+    private static final OfLong single_threaded$LAYOUT = (OfLong)$LAYOUT.select(groupElement("single_threaded"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint64_t single_threaded
+     * }
+     */
+    public static final OfLong single_threaded$layout() {
+        return single_threaded$LAYOUT;
+    }
+
+    private static final long single_threaded$OFFSET = $LAYOUT.byteOffset(groupElement("single_threaded"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint64_t single_threaded
+     * }
+     */
+    public static final long single_threaded$offset() {
+        return single_threaded$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint64_t single_threaded
+     * }
+     */
+    public static long single_threaded(MemorySegment struct) {
+        return struct.get(single_threaded$LAYOUT, single_threaded$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint64_t single_threaded
+     * }
+     */
+    public static void single_threaded(MemorySegment struct, long fieldValue) {
+        struct.set(single_threaded$LAYOUT, single_threaded$OFFSET, fieldValue);
     }
 
     /**
