@@ -47,6 +47,11 @@ enum sv_op {
 	SV_OP_REG_MR,			/* pd, addr, length, iova, access -> mr */
 	SV_OP_REREG_MR,			/* mr, flags, pd, addr, length, access; result = ibv_rereg_mr's return value */
 	SV_OP_DEREG_MR,			/* mr */
+	SV_OP_ALLOC_NULL_MR,		/* pd -> mr */
+	SV_OP_REG_DMABUF_MR,		/* pd, offset, length, iova, fd, access -> mr */
+	SV_OP_ALLOC_DM,			/* context, struct ibv_alloc_dm_attr * -> dm */
+	SV_OP_FREE_DM,			/* dm */
+	SV_OP_REG_DM_MR,		/* pd, dm, offset, length, access -> mr */
 	SV_OP_CREATE_COMP_CHANNEL,	/* context -> channel */
 	SV_OP_DESTROY_COMP_CHANNEL,	/* channel */
 	SV_OP_CREATE_CQ,		/* context, cqe, cq_context, channel, comp_vector -> cq */
@@ -177,6 +182,12 @@ struct ibv_mr *sv_mr_alloc(struct ibv_pd *vpd, void *addr, uint64_t length, uint
 void sv_mr_bind(struct ibv_mr *vmr, struct ibv_mr *real);
 void sv_mr_free(struct ibv_mr *vmr);
 
+/* Device memory; real ones have `length` rounded up to a multiple of 4. */
+struct ibv_dm *sv_dm_alloc(struct ibv_context *vcontext, uint64_t length);
+/* NULL: its contents are saved first; a real one: they are put there. On an error of the latter nothing is bound. */
+int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real);
+void sv_dm_free(struct ibv_dm *vdm);
+
 struct ibv_comp_channel *sv_channel_alloc(struct ibv_context *vcontext);
 int sv_channel_bind(struct ibv_comp_channel *vchannel, struct ibv_comp_channel *real);
 void sv_channel_free(struct ibv_comp_channel *vchannel);
@@ -234,6 +245,11 @@ int sv_real_query_port(struct ibv_context *real, uint8_t port, struct ibv_port_a
 int sv_real_query_device_ex(struct ibv_context *real, struct ibv_device_attr_ex *attr);
 /* ibv_reg_mr or ibv_reg_mr_iova2, whichever the macro in verbs.h would take. */
 struct ibv_mr *sv_real_reg_mr(struct ibv_pd *real, void *addr, uint64_t length, uint64_t iova, uint32_t access);
+struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real);
+struct ibv_dm *sv_real_alloc_dm(struct ibv_context *real, struct ibv_alloc_dm_attr *attr);
+int sv_real_free_dm(struct ibv_dm *real);
+struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_t offset, uint64_t length,
+				 uint32_t access);
 struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr);
 int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr);
 

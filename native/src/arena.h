@@ -18,11 +18,12 @@ enum sv_kind {
 	SV_KIND_CHANNEL,
 	SV_KIND_CQ,
 	SV_KIND_QP,
+	SV_KIND_DM,
 	SV_KIND_COUNT
 };
 
 #define SV_REGION_SHIFT 28
-#define SV_ARENA_SIZE ((uintptr_t)8 << SV_REGION_SHIFT)
+#define SV_ARENA_SIZE ((uintptr_t)16 << SV_REGION_SHIFT)
 
 extern uintptr_t sv_arena_base __attribute__((visibility("hidden")));
 

@@ -67,6 +67,11 @@ const struct verbs_context sv_verbs_template = {
 	.create_qp_ex = create_qp_ex,
 	.create_cq_ex = sv_create_cq_ex,
 	.modify_cq = sv_modify_cq,
+	.advise_mr = sv_advise_mr,
+	.alloc_null_mr = sv_alloc_null_mr,
+	.alloc_dm = sv_alloc_dm,
+	.free_dm = sv_free_dm,
+	.reg_dm_mr = sv_reg_dm_mr,
 	.ABI_placeholder1 = (void (*)(void))refuse_ibv_create_flow,
 	.ABI_placeholder2 = (void (*)(void))refuse_ibv_destroy_flow,
 	.sz = sizeof(struct verbs_context),
@@ -160,6 +165,8 @@ void *sv_real(void *virtual_object)
 		return sv_pd_of(virtual_object)->real;
 	case SV_KIND_MR:
 		return sv_mr_of(virtual_object)->real;
+	case SV_KIND_DM:
+		return sv_dm_of(virtual_object)->real;
 	case SV_KIND_CHANNEL:
 		return sv_channel_of(virtual_object)->real;
 	case SV_KIND_CQ:

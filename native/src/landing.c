@@ -107,11 +107,9 @@ static enum ibv_wc_status scatter(struct sv_qp *qp, struct sv_recv_entry *entry,
 
 	for (uint32_t i = 0; i < entry->num_sge && left; i++) {
 		uint64_t part = left < sges[i].length ? left : sges[i].length;
-		void *to = sv_memory_of(qp->v.context, sges[i].lkey, sges[i].addr, part);
 
-		if (!to)
+		if (!sv_memory_write(qp->v.context, sges[i].lkey, sges[i].addr, from, part))
 			return IBV_WC_LOC_PROT_ERR;
-		memcpy(to, from, part);
 		from += part;
 		left -= part;
 	}

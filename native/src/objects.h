@@ -41,11 +41,29 @@ struct sv_pd {
 	char zeros[SV_ZEROS - sizeof(struct ibv_pd) - sizeof(void *)];
 };
 
+enum sv_mr_kind {
+	SV_MR_MEMORY,
+	SV_MR_NULL,
+	SV_MR_DEVICE,
+	SV_MR_DMABUF
+};
+
+struct sv_dm {
+	struct ibv_dm *real;
+	void *saved;			/* the contents, while there is no real one */
+	uint64_t length;
+	struct ibv_dm v;
+	char zeros[SV_ZEROS - sizeof(struct ibv_dm) - 3 * sizeof(void *)];
+};
+
 struct sv_mr {
 	struct ibv_mr *real;
+	struct sv_dm *dm;		/* of a region of device memory, with where it begins there */
+	uint64_t dm_offset;
+	uint64_t kind;			/* enum sv_mr_kind */
 	struct ibv_mr v;
 	uint64_t iova;			/* the address that work requests use for v.addr */
-	char zeros[SV_ZEROS - sizeof(struct ibv_mr) - 2 * sizeof(void *)];
+	char zeros[SV_ZEROS - sizeof(struct ibv_mr) - 5 * sizeof(void *)];
 };
 
 struct sv_channel {
@@ -213,6 +231,7 @@ _Static_assert(sizeof(struct sv_qp) / 128 % 2 == 1, "an odd number of pairs, so 
 #define sv_device_of(p) sv_container_of(p, struct sv_device, v)
 #define sv_context_of(p) sv_container_of(p, struct sv_context, ex.context)
 #define sv_pd_of(p) sv_container_of(p, struct sv_pd, v)
+#define sv_dm_of(p) sv_container_of(p, struct sv_dm, v)
 #define sv_mr_of(p) sv_container_of(p, struct sv_mr, v)
 #define sv_channel_of(p) sv_container_of(p, struct sv_channel, v)
 #define sv_cq_of(p) sv_container_of(p, struct sv_cq, v)
@@ -255,7 +274,14 @@ void sv_await_acks(const char *verb, pthread_mutex_t *mutex, pthread_cond_t *con
 /* qp.c: forgets all requests and their completions; the caller holds the locks, or the gate is closed. */
 void sv_qp_empty(struct sv_qp *qp);
 
-/* pd_mr.c: where the application's memory is that [address, address + length) of a key stands for; NULL: nowhere. */
-void *sv_memory_of(struct ibv_context *vcontext, uint32_t vlkey, uint64_t address, uint64_t length);
+/* dm.c */
+struct ibv_dm *sv_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);
+int sv_free_dm(struct ibv_dm *dm);
+struct ibv_mr *sv_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned int access);
+struct ibv_mr *sv_alloc_null_mr(struct ibv_pd *pd);
+int sv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+		 uint32_t count);
+/* Writes to what [address, address + length) of a key stands for, as the device would. False: to nothing. */
+bool sv_memory_write(struct ibv_context *vcontext, uint32_t vlkey, uint64_t address, const void *from, uint64_t length);
 
 #endif

@@ -52,22 +52,6 @@ void sv_mr_free(struct ibv_mr *vmr)
 	sv_slot_free(SV_KIND_MR, sizeof(struct sv_mr), sv_mr_of(vmr));
 }
 
-/* A search through all regions: only a message that landed during a checkpoint is copied by the processor. */
-void *sv_memory_of(struct ibv_context *vcontext, uint32_t vlkey, uint64_t address, uint64_t length)
-{
-	struct sv_mr *mr;
-	uint32_t index = 0;
-
-	while ((mr = sv_slot_next(SV_KIND_MR, sizeof(*mr), &index))) {
-		if (mr->v.context != vcontext || mr->v.lkey != vlkey)
-			continue;
-		if (address < mr->iova || length > mr->v.length || address - mr->iova > mr->v.length - length)
-			return NULL;
-		return (char *)mr->v.addr + (address - mr->iova);
-	}
-	return NULL;
-}
-
 struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 {
 	if (!sv_ours(context))
@@ -123,13 +107,13 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 		return SV_REAL(ibv_rereg_mr)(mr, flags, pd, addr, length, access);
 	err = SV_CONTROL(SV_OP_REREG_MR, "ibv_rereg_mr", &result, SV_POINTER(mr), SV_ARG((int64_t)flags),
 			 SV_POINTER(pd), SV_POINTER(addr), SV_ARG(length), SV_ARG((int64_t)access));
-	if (err) {
-		errno = err;
-		return (int)result ? (int)result : IBV_REREG_MR_ERR_CMD;
-	}
-	if (!(int)result && (flags & IBV_REREG_MR_CHANGE_TRANSLATION))
+	/* The second of the two has changed the region all the same. */
+	if ((err ? (int)result == IBV_REREG_MR_ERR_DO_FORK_OLD : !(int)result) &&
+	    (flags & IBV_REREG_MR_CHANGE_TRANSLATION))
 		sv_mr_of(mr)->iova = (uintptr_t)addr;
-	return result;
+	if (err)
+		errno = err;
+	return err && !(int)result ? IBV_REREG_MR_ERR_CMD : (int)result;
 }
 
 int ibv_dereg_mr(struct ibv_mr *mr)

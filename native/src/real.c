@@ -71,3 +71,24 @@ int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
 {
 	return ibv_modify_cq(real, attr);
 }
+
+struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real)
+{
+	return ibv_alloc_null_mr(real);
+}
+
+struct ibv_dm *sv_real_alloc_dm(struct ibv_context *real, struct ibv_alloc_dm_attr *attr)
+{
+	return ibv_alloc_dm(real, attr);
+}
+
+int sv_real_free_dm(struct ibv_dm *real)
+{
+	return ibv_free_dm(real);
+}
+
+struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_t offset, uint64_t length,
+				 uint32_t access)
+{
+	return ibv_reg_dm_mr(real, dm, offset, length, access);
+}

@@ -22,7 +22,7 @@
 #define MAX_OBJECTS 4096
 #define SERVICE_THREADS 3
 
-enum kind { CHANNEL, PD, MR, CQ, QP };	/* in the order in which they are made anew */
+enum kind { CHANNEL, PD, DM, MR, CQ, QP };	/* in the order in which they are made anew */
 
 struct object {
 	enum kind kind;
@@ -31,7 +31,8 @@ struct object {
 	union {
 		struct { int cqe; struct ibv_comp_channel *channel; uint64_t wc_flags; } cq;
 		struct { struct ibv_qp_init_attr init; int state; } qp;
-		struct { int access; } mr;
+		struct { int access; enum { MEMORY, NONE, DEVICE } of; struct ibv_dm *dm; uint64_t offset; } mr;
+		uint64_t dm_length;
 	};
 };
 
@@ -51,7 +52,7 @@ static struct {
 #define REAL(name) __typeof__(&ibv_##name) name;
 #define REALS                                                                                           \
 	REAL(open_device) REAL(close_device) REAL(query_device) REAL(query_gid) REAL(alloc_pd)          \
-	REAL(dealloc_pd) REAL(dereg_mr) REAL(create_comp_channel) REAL(destroy_comp_channel)            \
+	REAL(dealloc_pd) REAL(dereg_mr) REAL(reg_dmabuf_mr) REAL(create_comp_channel) REAL(destroy_comp_channel)            \
 	REAL(create_cq) REAL(destroy_cq) REAL(resize_cq) REAL(create_qp) REAL(modify_qp)                \
 	REAL(query_qp) REAL(destroy_qp)
 	REALS
@@ -107,6 +108,24 @@ static int open_context(struct ibv_device *vdevice, uint64_t *result)
 		return errno;
 	*result = (uintptr_t)v;
 	return sv_context_open(v, made);
+}
+
+static struct ibv_dm *make_real_dm(struct ibv_context *vcontext, uint64_t length)
+{
+	struct ibv_alloc_dm_attr attr = { .length = (length + 3) & ~3ull };
+
+	return sv_real_alloc_dm(sv_real(vcontext), &attr);
+}
+
+static struct ibv_mr *make_real_mr(struct ibv_mr *v, struct ibv_pd *vpd, const struct object *object)
+{
+	struct ibv_pd *pd = sv_real(vpd);
+
+	if (object->mr.of == NONE)
+		return sv_real_alloc_null_mr(pd);
+	if (object->mr.of == DEVICE)
+		return sv_real_reg_dm_mr(pd, sv_real(object->mr.dm), object->mr.offset, v->length, object->mr.access);
+	return sv_real_reg_mr(pd, v->addr, v->length, (uintptr_t)v->addr, object->mr.access);
 }
 
 static struct ibv_cq *make_real_cq(struct ibv_cq *v, int cqe, struct ibv_comp_channel *channel, uint64_t wc_flags)
@@ -224,6 +243,48 @@ static int carry_out(struct sv_request *r)
 		object->mr.access = r->arg[4];
 		r->result = (uintptr_t)v;
 		return 0;
+	case SV_OP_ALLOC_NULL_MR:
+	case SV_OP_REG_DM_MR: {
+		struct object shape = { .mr = { .of = r->op == SV_OP_REG_DM_MR ? DEVICE : NONE } };
+
+		if (shape.mr.of == DEVICE) {
+			shape.mr.dm = pointer(r->arg[1]);
+			shape.mr.offset = r->arg[2];
+		}
+		v = sv_mr_alloc(first, NULL, shape.mr.of == DEVICE ? r->arg[3] : 0, 0, 0);
+		made = make_real_mr(v, first, &shape);
+		((struct ibv_mr *)v)->lkey = ((struct ibv_mr *)made)->lkey ^ masks.key;
+		((struct ibv_mr *)v)->rkey = ((struct ibv_mr *)made)->rkey ^ masks.key;
+		sv_mr_bind(v, made);
+		add(MR, v, ((struct ibv_pd *)first)->context)->mr = shape.mr;
+		r->result = (uintptr_t)v;
+		return 0;
+	}
+	case SV_OP_REG_DMABUF_MR:
+		made = real.reg_dmabuf_mr(sv_real(first), r->arg[1], r->arg[2], r->arg[3], r->arg[4], r->arg[5]);
+		if (!made)
+			return errno;
+		v = sv_mr_alloc(first, pointer(r->arg[1]), r->arg[2], ((struct ibv_mr *)made)->lkey ^ masks.key, 0);
+		sv_mr_bind(v, made);
+		add(MR, v, ((struct ibv_pd *)first)->context);
+		r->result = (uintptr_t)v;
+		return 0;
+	case SV_OP_ALLOC_DM: {
+		uint64_t length = ((struct ibv_alloc_dm_attr *)pointer(r->arg[1]))->length;
+
+		made = make_real_dm(first, length);
+		if (!made)
+			return errno;
+		v = sv_dm_alloc(first, length);
+		add(DM, v, first)->dm_length = length;
+		r->result = (uintptr_t)v;
+		return sv_dm_bind(v, made);
+	}
+	case SV_OP_FREE_DM:
+		err = sv_real_free_dm(sv_real(first));
+		forget(first);
+		sv_dm_free(first);
+		return err;
 	case SV_OP_DEREG_MR:
 		err = real.dereg_mr(sv_real(first));
 		forget(first);
@@ -362,6 +423,11 @@ void driver_detach(struct ibv_context *vcontext)
 				sv_mr_bind(object->v, NULL);
 				real.dereg_mr(made);
 				break;
+			case DM:
+				if (sv_dm_bind(object->v, NULL))
+					die("saving device memory");
+				sv_real_free_dm(made);
+				break;
 			case PD:
 				sv_pd_bind(object->v, NULL);
 				real.dealloc_pd(made);
@@ -412,8 +478,10 @@ void driver_reattach(struct ibv_context *vcontext)
 				sv_pd_bind(object->v, real.alloc_pd(sv_real(vcontext)));
 				break;
 			case MR:
-				sv_mr_bind(mr, sv_real_reg_mr(sv_real(mr->pd), mr->addr, mr->length,
-							      (uintptr_t)mr->addr, object->mr.access));
+				sv_mr_bind(mr, make_real_mr(mr, mr->pd, object));
+				break;
+			case DM:
+				err = sv_dm_bind(object->v, make_real_dm(vcontext, object->dm_length));
 				break;
 			case CQ:
 				err = sv_cq_bind(object->v, make_real_cq(object->v, object->cq.cqe, object->cq.channel,

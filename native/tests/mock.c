@@ -21,6 +21,7 @@
 #define MR_MAGIC 0x17171717u
 #define CQ_MAGIC 0xc9c9c9c9u
 #define QP_MAGIC 0x99999999u
+#define DM_MAGIC 0xd3d3d3d3u
 
 struct mock_context {
 	unsigned magic;
@@ -49,6 +50,8 @@ int mock_objects;
 bool mock_completes_at_once;
 unsigned mock_forbidden;
 unsigned mock_hold;
+uint32_t mock_advised[4];
+unsigned mock_advices;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_qp_num = 0x100, next_key = 0x1000;
@@ -456,32 +459,6 @@ static int query_port(struct ibv_context *v, uint8_t port, struct ibv_port_attr 
 	return 0;
 }
 
-struct ibv_context *ibv_open_device(struct ibv_device *v)
-{
-	struct mock_context *context;
-	int fds[2];
-
-	if (v != &device)
-		die("device");
-	if (pipe(fds))
-		return NULL;
-	context = make(sizeof(*context), CONTEXT_MAGIC);
-	context->async_write = fds[1];
-	context->ex.sz = sizeof(context->ex);
-	context->ex.query_port = query_port;
-	context->ex.create_cq_ex = create_cq_ex;
-	context->ex.modify_cq = modify_cq;
-	context->ex.context.device = v;
-	context->ex.context.ops.poll_cq = poll_cq;
-	context->ex.context.ops.req_notify_cq = req_notify_cq;
-	context->ex.context.ops.post_send = post_send;
-	context->ex.context.ops.post_recv = post_recv;
-	context->ex.context.async_fd = fds[0];
-	context->ex.context.num_comp_vectors = 3;
-	context->ex.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
-	return &context->ex.context;
-}
-
 int ibv_close_device(struct ibv_context *v)
 {
 	struct mock_context *context = context_of(v);
@@ -557,6 +534,87 @@ int ibv_dereg_mr(struct ibv_mr *v)
 {
 	end(OBJECT(v, mock_mr, MR_MAGIC), sizeof(struct mock_mr));
 	return 0;
+}
+
+struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *v, uint64_t offset, size_t length, uint64_t iova, int fd, int access)
+{
+	(void)iova;
+	if (fd < 0) {
+		errno = EBADF;
+		return NULL;
+	}
+	return ibv_reg_mr(v, (void *)(uintptr_t)offset, length, access);
+}
+
+static struct ibv_mr *alloc_null_mr(struct ibv_pd *v)
+{
+	struct ibv_mr *mr = ibv_reg_mr(v, NULL, 1, 0);
+
+	mr->length = 0;
+	return mr;
+}
+
+/* As some devices do, it copies whole words only. */
+static int memcpy_to_dm(struct ibv_dm *v, uint64_t offset, const void *host, size_t length)
+{
+	struct mock_dm *dm = OBJECT(v, mock_dm, DM_MAGIC);
+
+	check_permitted();
+	if ((offset | length) % 4 || offset + length > dm->length)
+		return EINVAL;
+	memcpy(dm->bytes + offset, host, length);
+	return 0;
+}
+
+static int memcpy_from_dm(void *host, struct ibv_dm *v, uint64_t offset, size_t length)
+{
+	struct mock_dm *dm = OBJECT(v, mock_dm, DM_MAGIC);
+
+	check_permitted();
+	if ((offset | length) % 4 || offset + length > dm->length)
+		return EINVAL;
+	memcpy(host, dm->bytes + offset, length);
+	return 0;
+}
+
+static struct ibv_dm *alloc_dm(struct ibv_context *v, struct ibv_alloc_dm_attr *attr)
+{
+	struct mock_dm *dm;
+
+	if (attr->length > sizeof(dm->bytes)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	dm = make(sizeof(*dm), DM_MAGIC);
+	dm->v.context = v;
+	dm->v.memcpy_to_dm = memcpy_to_dm;
+	dm->v.memcpy_from_dm = memcpy_from_dm;
+	dm->length = attr->length;
+	return &dm->v;
+}
+
+static int free_dm(struct ibv_dm *v)
+{
+	end(OBJECT(v, mock_dm, DM_MAGIC), sizeof(struct mock_dm));
+	return 0;
+}
+
+static struct ibv_mr *reg_dm_mr(struct ibv_pd *v, struct ibv_dm *dm, uint64_t offset, size_t length, unsigned access)
+{
+	OBJECT(dm, mock_dm, DM_MAGIC);
+	(void)offset;
+	return ibv_reg_mr(v, NULL, length, access);
+}
+
+static int advise_mr(struct ibv_pd *v, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
+		     uint32_t count)
+{
+	(void)advice;
+	(void)flags;
+	OBJECT(v, mock_pd, PD_MAGIC);
+	for (uint32_t i = 0; i < count; i++)
+		mock_advised[mock_advices++ % 4] = list[i].lkey;
+	return list->length ? 0 : ENOENT;
 }
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *v)
@@ -679,6 +737,37 @@ int ibv_destroy_qp(struct ibv_qp *v)
 {
 	end(OBJECT(v, mock_qp, QP_MAGIC), sizeof(struct mock_qp));
 	return 0;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *v)
+{
+	struct mock_context *context;
+	int fds[2];
+
+	if (v != &device)
+		die("device");
+	if (pipe(fds))
+		return NULL;
+	context = make(sizeof(*context), CONTEXT_MAGIC);
+	context->async_write = fds[1];
+	context->ex.sz = sizeof(context->ex);
+	context->ex.query_port = query_port;
+	context->ex.create_cq_ex = create_cq_ex;
+	context->ex.modify_cq = modify_cq;
+	context->ex.alloc_null_mr = alloc_null_mr;
+	context->ex.alloc_dm = alloc_dm;
+	context->ex.free_dm = free_dm;
+	context->ex.reg_dm_mr = reg_dm_mr;
+	context->ex.advise_mr = advise_mr;
+	context->ex.context.device = v;
+	context->ex.context.ops.poll_cq = poll_cq;
+	context->ex.context.ops.req_notify_cq = req_notify_cq;
+	context->ex.context.ops.post_send = post_send;
+	context->ex.context.ops.post_recv = post_recv;
+	context->ex.context.async_fd = fds[0];
+	context->ex.context.num_comp_vectors = 3;
+	context->ex.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+	return &context->ex.context;
 }
 
 /* ---- Asynchronous events ---------------------------------------------------------------------------------------- */

@@ -45,6 +45,17 @@ struct mock_cq {
 	unsigned arms;
 };
 
+struct mock_dm {
+	unsigned magic;
+	struct ibv_dm v;
+	size_t length;
+	char bytes[256];
+};
+
+/* The lkeys of the last advice. */
+extern uint32_t mock_advised[4];
+extern unsigned mock_advices;
+
 struct mock_qp {
 	unsigned magic;
 	struct ibv_qp v;

@@ -48,6 +48,17 @@ interface Backend {
 
     long regMr(long pd, long address, long length, long iova, int access);
 
+    long allocNullMr(long pd);
+
+    long regDmMr(long pd, long dm, long offset, long length, int access);
+
+    long regDmabufMr(long pd, long offset, long length, long iova, int fd, int access);
+
+    /** @param attr struct ibv_alloc_dm_attr */
+    long allocDm(long context, MemorySegment attr);
+
+    int freeDm(long dm);
+
     /** @return what ibv_rereg_mr returns; errno in {@link Downcall#errno} */
     int reregMr(long mr, int flags, long pd, long address, long length, int access);
 

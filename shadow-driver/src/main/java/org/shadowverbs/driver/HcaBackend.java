@@ -30,6 +30,7 @@ final class HcaBackend implements Backend {
     private static final MemorySegment IBV_GET_PKEY_INDEX = f("ibv_get_pkey_index");
     private static final MemorySegment IBV_ALLOC_PD = f("ibv_alloc_pd");
     private static final MemorySegment IBV_DEALLOC_PD = f("ibv_dealloc_pd");
+    private static final MemorySegment IBV_REG_DMABUF_MR = f("ibv_reg_dmabuf_mr");
     private static final MemorySegment IBV_REREG_MR = f("ibv_rereg_mr");
     private static final MemorySegment IBV_DEREG_MR = f("ibv_dereg_mr");
     private static final MemorySegment IBV_CREATE_COMP_CHANNEL = f("ibv_create_comp_channel");
@@ -166,6 +167,32 @@ final class HcaBackend implements Backend {
     @Override
     public long regMr(final long pd, final long address, final long length, final long iova, final int access) {
         return object(library.realRegMr(pd, address, length, iova, access));
+    }
+
+    @Override
+    public long allocNullMr(final long pd) {
+        return object(library.realAllocNullMr(pd));
+    }
+
+    @Override
+    public long regDmMr(final long pd, final long dm, final long offset, final long length, final int access) {
+        return object(library.realRegDmMr(pd, dm, offset, length, access));
+    }
+
+    @Override
+    public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
+            final int access) {
+        return object(call(IBV_REG_DMABUF_MR, pd, offset, length, iova, fd, access));
+    }
+
+    @Override
+    public long allocDm(final long context, final MemorySegment attr) {
+        return object(library.realAllocDm(context, attr));
+    }
+
+    @Override
+    public int freeDm(final long dm) {
+        return err(library.realFreeDm(dm));
     }
 
     @Override

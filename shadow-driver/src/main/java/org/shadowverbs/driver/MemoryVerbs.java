@@ -2,9 +2,10 @@
 package org.shadowverbs.driver;
 
 import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_mr;
 
-/** Protection domains and memory regions. */
+/** Protection domains, memory regions, device memory. */
 final class MemoryVerbs {
     /** How many real objects are held at most while one with an acceptable id is looked for. */
     static final int ATTEMPTS = 64;
@@ -13,6 +14,8 @@ final class MemoryVerbs {
     private static final int CHANGE_TRANSLATION = 1;
     private static final int CHANGE_PD = 2;
     private static final int CHANGE_ACCESS = 4;
+    /** IBV_REREG_MR_ERR_DO_FORK_OLD: the region was changed; only the old memory's fork settings were not. */
+    private static final int FORK_OLD = -3;
 
     private final Native library;
     private final Backend backend;
@@ -51,29 +54,79 @@ final class MemoryVerbs {
     }
 
     long regMr(final long vpd, final long address, final long length, final long iova, final int access) {
+        return create(vpd, Registration.memory(address, length, iova, access));
+    }
+
+    long allocNullMr(final long vpd) {
+        return create(vpd, Registration.ofNothing());
+    }
+
+    long regDmMr(final long vpd, final long vdm, final long offset, final long length, final int access) {
+        final Dm dm = model.dms.get(vdm);
+        if (offset < 0 || length < 0 || offset > dm.length || length > dm.length - offset) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        return create(vpd, Registration.device(dm, offset, length, access));
+    }
+
+    /** The application may close its descriptor afterwards; ours is there to make the region anew with. */
+    long regDmabufMr(final long vpd, final long offset, final long length, final long iova, final int fd,
+            final int access) {
+        final int own = library.duplicate(fd);
+        try {
+            return create(vpd, Registration.dmabuf(own, offset, length, iova, access));
+        } catch (RuntimeException e) {
+            library.close(own);
+            throw e;
+        }
+    }
+
+    private long create(final long vpd, final Registration what) {
         final Pd pd = model.pds.get(vpd);
-        final long real = register(pd, address, length, iova, access);
-        final int vlkey = pd.context.localKeys.virtualOf(backend.lkey(real));
+        final long real = register(pd, what);
+        final int vlkey = localKey(pd, what, real);
         final int vrkey = pd.context.remoteKeys.virtualOf(backend.rkey(real));
-        final long virtual = library.mrAlloc(vpd, address, length, vlkey, vrkey);
+        final long virtual = library.mrAlloc(vpd, what.shownAddress(), what.length, vlkey, vrkey);
         if (virtual == 0) {
             backend.deregMr(real);
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
         library.mrBind(virtual, real);
-        model.mrs.add(new Mr(virtual, real, pd, address, length, iova, access, vlkey, vrkey));
+        model.mrs.add(new Mr(virtual, real, pd, what, vlkey, vrkey));
         return virtual;
     }
 
+    private int localKey(final Pd pd, final Registration what, final long real) {
+        final Mr same = what.kind == Registration.Kind.NULL ? nullRegionLike(pd.context, real) : null;
+        return same != null ? same.virtualLkey : pd.context.localKeys.virtualOf(backend.lkey(real));
+    }
+
+    /** Many devices have one key for all null regions. @return one that has it already, or null */
+    private Mr nullRegionLike(final Context context, final long real) {
+        for (final Mr mr : model.mrs.inOrder()) {
+            if (mr.what.kind == Registration.Kind.NULL && mr.pd.context == context && mr.real != 0
+                    && backend.lkey(mr.real) == backend.lkey(real)) {
+                return mr;
+            }
+        }
+        return null;
+    }
+
+    private boolean accepts(final Pd pd, final Registration what, final long real) {
+        if (what.kind == Registration.Kind.NULL) {
+            return pd.context.localKeys.accepts(backend.lkey(real)) || nullRegionLike(pd.context, real) != null;
+        }
+        return pd.context.localKeys.accepts(backend.lkey(real)) && pd.context.remoteKeys.accepts(backend.rkey(real));
+    }
+
     /** Registers until the keys are acceptable; what was not is held meanwhile, or its keys would come again. */
-    private long register(final Pd pd, final long address, final long length, final long iova, final int access) {
+    private long register(final Pd pd, final Registration what) {
         final long[] rejected = new long[ATTEMPTS];
         int n = 0;
         try {
             while (n < ATTEMPTS) {
-                final long real = backend.regMr(pd.real, address, length, iova, access);
-                if (pd.context.localKeys.accepts(backend.lkey(real))
-                        && pd.context.remoteKeys.accepts(backend.rkey(real))) {
+                final long real = what.make(backend, pd.real);
+                if (accepts(pd, what, real)) {
                     return real;
                 }
                 rejected[n++] = real;
@@ -87,46 +140,104 @@ final class MemoryVerbs {
         }
     }
 
-    /** @return what ibv_rereg_mr returns */
+    /** @return what ibv_rereg_mr returns; errno in {@link Downcall#errno} when it is not 0 */
     int reregMr(final long vmr, final int flags, final long vpd, final long address, final long length,
             final int access) {
         final Mr mr = model.mrs.get(vmr);
         synchronized (mr) {
-            if (mr.dead) {
+            final boolean translation = (flags & CHANGE_TRANSLATION) != 0;
+            if (mr.what.kind != Registration.Kind.MEMORY || mr.dead && !translation) {
                 throw new VerbsException(VerbsErrno.EINVAL);
             }
             final Pd pd = (flags & CHANGE_PD) != 0 ? model.pds.get(vpd) : mr.pd;
-            final int oldLkey = backend.lkey(mr.real);
-            final int oldRkey = backend.rkey(mr.real);
-            final int result = backend.reregMr(mr.real, flags, pd.real, address, length, access);
-            if (result != 0) {
-                return result;
-            }
-            if (backend.lkey(mr.real) != oldLkey || backend.rkey(mr.real) != oldRkey) {
-                mr.virtualLkey = pd.context.localKeys.virtualOf(backend.lkey(mr.real));
-                mr.virtualRkey = pd.context.remoteKeys.virtualOf(backend.rkey(mr.real));
-                if (!pd.context.localKeys.accepts(backend.lkey(mr.real))
-                        || !pd.context.remoteKeys.accepts(backend.rkey(mr.real))) {
-                    throw new VerbsException(VerbsErrno.EIO,
-                            "ibv_rereg_mr gave keys that a region carried over from before the restart has");
+            final Registration what = Registration.memory(translation ? address : mr.what.address,
+                    translation ? length : mr.what.length, translation ? address : mr.what.iova,
+                    (flags & CHANGE_ACCESS) != 0 ? access : mr.what.access);
+            final int result;
+            if (mr.dead) {
+                // It gets memory again, and with it new keys.
+                mr.real = register(pd, what);
+                mr.dead = false;
+                library.mrBind(vmr, mr.real);
+                newKeys(mr, pd);
+                result = 0;
+            } else {
+                result = changeReal(mr, flags, pd, address, length, access);
+                if (result != 0 && result != FORK_OLD) {
+                    return result;
                 }
             }
             mr.pd = pd;
-            if ((flags & CHANGE_TRANSLATION) != 0) {
-                mr.address = address;
-                mr.length = length;
-                mr.iova = address;
-            }
-            if ((flags & CHANGE_ACCESS) != 0) {
-                mr.access = access;
-            }
+            mr.what = what;
             final MemorySegment struct = Structs.at(vmr, ibv_mr.sizeof());
             ibv_mr.pd(struct, MemorySegment.ofAddress(pd.virtual));
-            ibv_mr.addr(struct, MemorySegment.ofAddress(mr.address));
-            ibv_mr.length(struct, mr.length);
+            ibv_mr.addr(struct, MemorySegment.ofAddress(what.address));
+            ibv_mr.length(struct, what.length);
             ibv_mr.lkey(struct, mr.virtualLkey);
             ibv_mr.rkey(struct, mr.virtualRkey);
-            return 0;
+            return result;
+        }
+    }
+
+    /** Again and again while the device gives keys that are not acceptable: the same change can be made twice. */
+    private int changeReal(final Mr mr, final int flags, final Pd pd, final long address, final long length,
+            final int access) {
+        final int oldLkey = backend.lkey(mr.real);
+        final int oldRkey = backend.rkey(mr.real);
+        for (int attempt = 0;; attempt++) {
+            final int result = backend.reregMr(mr.real, flags, pd.real, address, length, access);
+            if (result != 0 && result != FORK_OLD
+                    || backend.lkey(mr.real) == oldLkey && backend.rkey(mr.real) == oldRkey) {
+                return result;
+            }
+            if (accepts(pd, mr.what, mr.real)) {
+                newKeys(mr, pd);
+                return result;
+            }
+            if (attempt == ATTEMPTS) {
+                throw new VerbsException(VerbsErrno.EIO,
+                        "ibv_rereg_mr gave keys that a region carried over from before the restart has");
+            }
+        }
+    }
+
+    private void newKeys(final Mr mr, final Pd pd) {
+        mr.virtualLkey = pd.context.localKeys.virtualOf(backend.lkey(mr.real));
+        mr.virtualRkey = pd.context.remoteKeys.virtualOf(backend.rkey(mr.real));
+    }
+
+    long allocDm(final long vcontext, final MemorySegment attr) {
+        final Context context = model.contexts.get(vcontext);
+        final long length = ibv_alloc_dm_attr.length(attr);
+        if (ibv_alloc_dm_attr.comp_mask(attr) != 0 || length <= 0) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        final long virtual = library.dmAlloc(vcontext, length);
+        if (virtual == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM);
+        }
+        final Dm dm = new Dm(virtual, context, length, ibv_alloc_dm_attr.log_align_req(attr));
+        try {
+            dm.createReal(backend);
+        } catch (RuntimeException e) {
+            library.dmFree(virtual);
+            throw e;
+        }
+        library.dmBind(virtual, dm.real);
+        model.dms.add(dm);
+        return virtual;
+    }
+
+    int freeDm(final long vdm) {
+        final Dm dm = model.dms.get(vdm);
+        synchronized (dm) {
+            final int err = backend.freeDm(dm.real);
+            if (err == 0) {
+                dm.real = 0;
+                model.dms.remove(dm);
+                library.dmFree(vdm);
+            }
+            return err;
         }
     }
 
@@ -138,6 +249,9 @@ final class MemoryVerbs {
                 mr.real = 0;
                 model.mrs.remove(mr);
                 library.mrFree(vmr);
+                if (mr.what.fd >= 0) {
+                    library.close(mr.what.fd);
+                }
             }
             return err;
         }

@@ -16,6 +16,7 @@ final class Model {
     final IdMasks masks;
     final Table<Context> contexts = new Table<Context>("context");
     final Table<Pd> pds = new Table<Pd>("protection domain");
+    final Table<Dm> dms = new Table<Dm>("device memory");
     final Table<Mr> mrs = new Table<Mr>("memory region");
     final Table<Channel> channels = new Table<Channel>("completion channel");
     final Table<Cq> cqs = new Table<Cq>("completion queue");
@@ -93,6 +94,11 @@ final class Model {
         for (final Mr mr : mrs.inOrder()) {
             if (mr.pd.context == context) {
                 mrs.remove(mr);
+            }
+        }
+        for (final Dm dm : dms.inOrder()) {
+            if (dm.context == context) {
+                dms.remove(dm);
             }
         }
         for (final Pd pd : pds.inOrder()) {

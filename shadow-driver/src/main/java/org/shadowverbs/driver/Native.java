@@ -62,6 +62,12 @@ interface Native {
 
     void mrFree(long vmr);
 
+    long dmAlloc(long vcontext, long length);
+
+    int dmBind(long vdm, long real);
+
+    void dmFree(long vdm);
+
     long channelAlloc(long vcontext);
 
     int channelBind(long vchannel, long real);
@@ -98,6 +104,17 @@ interface Native {
 
     /** @return the region; 0 with {@link Downcall#errno} */
     long realRegMr(long realPd, long addr, long length, long iova, int access);
+
+    /** @return the region; 0 with {@link Downcall#errno} */
+    long realAllocNullMr(long realPd);
+
+    /** @return the memory; 0 with {@link Downcall#errno} */
+    long realAllocDm(long realContext, MemorySegment attr);
+
+    int realFreeDm(long realDm);
+
+    /** @return the region; 0 with {@link Downcall#errno} */
+    long realRegDmMr(long realPd, long realDm, long offset, long length, int access);
 
     /** @return the completion queue; 0 with {@link Downcall#errno} */
     long realCreateCqEx(long realContext, MemorySegment attr);
@@ -138,6 +155,9 @@ interface Native {
     int openForReading(String path);
 
     void close(int fd);
+
+    /** @return a descriptor of ours for the same file */
+    int duplicate(int fd);
 
     int processId();
 

@@ -46,6 +46,9 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_MR_ALLOC = f("sv_mr_alloc");
     private static final MemorySegment SV_MR_BIND = f("sv_mr_bind");
     private static final MemorySegment SV_MR_FREE = f("sv_mr_free");
+    private static final MemorySegment SV_DM_ALLOC = f("sv_dm_alloc");
+    private static final MemorySegment SV_DM_BIND = f("sv_dm_bind");
+    private static final MemorySegment SV_DM_FREE = f("sv_dm_free");
     private static final MemorySegment SV_CHANNEL_ALLOC = f("sv_channel_alloc");
     private static final MemorySegment SV_CHANNEL_BIND = f("sv_channel_bind");
     private static final MemorySegment SV_CHANNEL_FREE = f("sv_channel_free");
@@ -64,6 +67,10 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_REAL_QUERY_PORT = f("sv_real_query_port");
     private static final MemorySegment SV_REAL_QUERY_DEVICE_EX = f("sv_real_query_device_ex");
     private static final MemorySegment SV_REAL_REG_MR = f("sv_real_reg_mr");
+    private static final MemorySegment SV_REAL_ALLOC_NULL_MR = f("sv_real_alloc_null_mr");
+    private static final MemorySegment SV_REAL_ALLOC_DM = f("sv_real_alloc_dm");
+    private static final MemorySegment SV_REAL_FREE_DM = f("sv_real_free_dm");
+    private static final MemorySegment SV_REAL_REG_DM_MR = f("sv_real_reg_dm_mr");
     private static final MemorySegment SV_REAL_CREATE_CQ_EX = f("sv_real_create_cq_ex");
     private static final MemorySegment SV_REAL_MODIFY_CQ = f("sv_real_modify_cq");
     private static final MemorySegment SV_QP_BOOKMARK = f("sv_qp_bookmark");
@@ -90,6 +97,7 @@ final class NativeLibrary implements Native {
     private static final int O_NONBLOCK = 04000;
     private static final int O_CLOEXEC = 02000000;
     private static final int F_SETFL = 4;
+    private static final int F_DUPFD_CLOEXEC = 1030;
     private static final int SIG_UNBLOCK = 1;
     /** SIGRTMAX - 2: what sun.nio.ch.NativeThread sends. */
     private static final int WAKE_UP_SIGNAL = 62;
@@ -250,6 +258,21 @@ final class NativeLibrary implements Native {
     }
 
     @Override
+    public long dmAlloc(final long vcontext, final long length) {
+        return call(SV_DM_ALLOC, vcontext, length);
+    }
+
+    @Override
+    public int dmBind(final long vdm, final long real) {
+        return (int) call(SV_DM_BIND, vdm, real);
+    }
+
+    @Override
+    public void dmFree(final long vdm) {
+        call(SV_DM_FREE, vdm);
+    }
+
+    @Override
     public long channelAlloc(final long vcontext) {
         return call(SV_CHANNEL_ALLOC, vcontext);
     }
@@ -337,6 +360,27 @@ final class NativeLibrary implements Native {
     @Override
     public long realRegMr(final long realPd, final long addr, final long length, final long iova, final int access) {
         return call(SV_REAL_REG_MR, realPd, addr, length, iova, access);
+    }
+
+    @Override
+    public long realAllocNullMr(final long realPd) {
+        return call(SV_REAL_ALLOC_NULL_MR, realPd);
+    }
+
+    @Override
+    public long realAllocDm(final long realContext, final MemorySegment attr) {
+        return call(SV_REAL_ALLOC_DM, realContext, attr.address());
+    }
+
+    @Override
+    public int realFreeDm(final long realDm) {
+        return (int) call(SV_REAL_FREE_DM, realDm);
+    }
+
+    @Override
+    public long realRegDmMr(final long realPd, final long realDm, final long offset, final long length,
+            final int access) {
+        return call(SV_REAL_REG_DM_MR, realPd, realDm, offset, length, access);
     }
 
     @Override
@@ -443,6 +487,15 @@ final class NativeLibrary implements Native {
     @Override
     public void close(final int fd) {
         call(CLOSE, fd);
+    }
+
+    @Override
+    public int duplicate(final int fd) {
+        final int own = (int) call(FCNTL, fd, F_DUPFD_CLOEXEC, 0);
+        if (own < 0) {
+            throw new VerbsException(Downcall.errno());
+        }
+        return own;
     }
 
     @Override

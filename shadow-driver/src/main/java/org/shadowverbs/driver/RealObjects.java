@@ -70,6 +70,13 @@ final class RealObjects {
                 mr.real = 0;
             }
         }
+        for (final Dm dm : reversed(model.dms.inOrder())) {
+            if (dm.real != 0) {
+                trouble = first(trouble, "save the contents of device memory", library.dmBind(dm.virtual, 0));
+                trouble = first(trouble, "free device memory", backend.freeDm(dm.real));
+                dm.real = 0;
+            }
+        }
         for (final Pd pd : reversed(model.pds.inOrder())) {
             if (pd.real != 0) {
                 library.pdBind(pd.virtual, 0);
@@ -111,6 +118,15 @@ final class RealObjects {
                 throw new Refusal("cannot allocate a protection domain: " + VerbsErrno.name(e.errno()));
             }
             library.pdBind(pd.virtual, pd.real);
+        }
+        for (final Dm dm : model.dms.inOrder()) {
+            try {
+                dm.createReal(backend);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot allocate " + dm.length + " bytes of device memory: "
+                        + VerbsErrno.name(e.errno()));
+            }
+            check("put back the contents of device memory", library.dmBind(dm.virtual, dm.real));
         }
         registerMemory();
         for (final Channel channel : model.channels.inOrder()) {
@@ -198,29 +214,34 @@ final class RealObjects {
             if (mr.dead) {
                 continue;
             }
-            final boolean onDemand = (mr.access & verbs_h.IBV_ACCESS_ON_DEMAND()) != 0;
-            if (!onDemand && !maps.cover(mr.address, mr.length)) {
-                die(mr);
+            final boolean onDemand = (mr.what.access & verbs_h.IBV_ACCESS_ON_DEMAND()) != 0;
+            if (mr.what.kind == Registration.Kind.MEMORY && !onDemand
+                    && !maps.cover(mr.what.address, mr.what.length)) {
+                die(mr, "is no longer mapped");
                 continue;
             }
             try {
-                mr.real = backend.regMr(mr.pd.real, mr.address, mr.length, mr.iova, mr.access);
+                mr.real = mr.what.make(backend, mr.pd.real);
             } catch (VerbsException e) {
                 if (e.errno() == EFAULT) {
-                    die(mr);
+                    die(mr, "is no longer mapped");
                     continue;
                 }
-                throw new Refusal("cannot register " + mr.length + " bytes of memory: "
+                if (mr.what.kind == Registration.Kind.DMABUF) {
+                    die(mr, "is a dma-buf that is not there any more (" + VerbsErrno.name(e.errno()) + ")");
+                    continue;
+                }
+                throw new Refusal("cannot register " + mr.what.length + " bytes of memory: "
                         + VerbsErrno.name(e.errno()));
             }
             library.mrBind(mr.virtual, mr.real);
         }
     }
 
-    private void die(final Mr mr) {
+    private void die(final Mr mr, final String why) {
         mr.dead = true;
-        library.say("the memory of a region (0x" + Long.toHexString(mr.address) + ", " + mr.length
-                + " bytes) is no longer mapped; its keys are invalid from now on");
+        library.say("the memory of a region (0x" + Long.toHexString(mr.what.address) + ", " + mr.what.length
+                + " bytes) " + why + "; its keys are invalid from now on");
     }
 
     private static void check(final String what, final int err) throws Refusal {

@@ -232,13 +232,24 @@ final class Reattach {
         final int[] reals = new int[mrs.size()];
         int n = 0;
         for (final Mr mr : mrs) {
-            if (mr.pd.context != context || accessible && !mr.remote()) {
-                continue;
+            final boolean nothing = mr.what.kind == Registration.Kind.NULL;
+            if (mr.pd.context != context || accessible && !mr.remote() || nothing && (remote
+                    || contains(virtuals, n, mr.virtualLkey))) {
+                continue; // null regions have no use for an rkey, and may share their lkey
             }
             virtuals[n] = remote ? mr.virtualRkey : mr.virtualLkey;
             reals[n++] = mr.dead ? INVALID_KEY : remote ? backend.rkey(mr.real) : backend.lkey(mr.real);
         }
         return ExceptionSet.of(virtuals, reals, n);
+    }
+
+    private static boolean contains(final int[] keys, final int count, final int key) {
+        for (int i = 0; i < count; i++) {
+            if (keys[i] == key) {
+                return true;
+            }
+        }
+        return false;
     }
 
     private void setLocalKeys(final Context context) {

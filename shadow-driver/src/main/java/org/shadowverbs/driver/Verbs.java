@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
@@ -93,10 +94,27 @@ final class Verbs {
                 r.answer(memory.regMr(r.arg(0), r.arg(1), r.arg(2), r.arg(3), r.intArg(4)), 0);
                 break;
             case Op.REREG_MR:
-                r.answer(memory.reregMr(r.arg(0), r.intArg(1), r.arg(2), r.arg(3), r.arg(4), r.intArg(5)), 0);
+                final int result = memory.reregMr(r.arg(0), r.intArg(1), r.arg(2), r.arg(3), r.arg(4),
+                        r.intArg(5));
+                r.answer(result, result == 0 ? 0 : Downcall.errno());
                 break;
             case Op.DEREG_MR:
                 r.answer(0, memory.deregMr(r.arg(0)));
+                break;
+            case Op.ALLOC_NULL_MR:
+                r.answer(memory.allocNullMr(r.arg(0)), 0);
+                break;
+            case Op.REG_DMABUF_MR:
+                r.answer(memory.regDmabufMr(r.arg(0), r.arg(1), r.arg(2), r.arg(3), r.intArg(4), r.intArg(5)), 0);
+                break;
+            case Op.ALLOC_DM:
+                r.answer(memory.allocDm(r.arg(0), r.struct(1, ibv_alloc_dm_attr.sizeof())), 0);
+                break;
+            case Op.FREE_DM:
+                r.answer(0, memory.freeDm(r.arg(0)));
+                break;
+            case Op.REG_DM_MR:
+                r.answer(memory.regDmMr(r.arg(0), r.arg(1), r.arg(2), r.arg(3), r.intArg(4)), 0);
                 break;
             case Op.CREATE_COMP_CHANNEL:
                 r.answer(completion.createChannel(r.arg(0)), 0);

@@ -11,6 +11,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_moderate_cq;
 import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
@@ -37,7 +38,7 @@ class RealObjectsTest {
                 new QueuePairVerbs(nativeFake, backend, model, new KeyMaps(nativeFake), null));
         final Context context = new Context(1, 101, 5, "shadow0", 1, 0, 0, IdMasks.IDENTITY);
         final Pd pd = new Pd(2, 102, context);
-        mr = new Mr(3, 103, pd, arena.allocate(4096).address(), 4096, 0, 7, 8, 9);
+        mr = new Mr(3, 103, pd, Registration.memory(arena.allocate(4096).address(), 4096, 0, 7), 8, 9);
         final Channel channel = new Channel(4, 104, context);
         final Cq cq = new Cq(6, context, channel, 5, 10, 0, 0);
         cq.real = 106;
@@ -68,6 +69,41 @@ class RealObjectsTest {
                         || c.startsWith("reg") || c.startsWith("create")).toList());
         assertTrue(qp.real != 0 && qp.real != 107);
         assertEquals(7, qp.virtual);
+    }
+
+    @Test
+    void regionsOfEveryKindComeBack() throws Refusal {
+        final Context context = model.contexts.inOrder().get(0);
+        final Pd pd = model.pds.inOrder().get(0);
+        final Dm dm = new Dm(30, context, 10, 3);
+        dm.real = 130;
+        model.dms.add(dm);
+        model.mrs.add(new Mr(31, 131, pd, Registration.device(dm, 4, 6, 2), 1, 2));
+        model.mrs.add(new Mr(32, 132, pd, Registration.ofNothing(), 3, 4));
+        final Mr buffer = new Mr(33, 133, pd, Registration.dmabuf(77, 0, 4096, 0x1000, 1), 5, 6);
+        model.mrs.add(buffer);
+        realObjects.destroy();
+        assertTrue(device.calls.indexOf("deregMr 131") < device.calls.indexOf("freeDm 130"));
+        assertTrue(library.calls.contains("dmBind 30"));
+        device.answer("allocDm", args -> {
+            assertEquals(12, ibv_alloc_dm_attr.length((MemorySegment) args[1]), "whole words");
+            assertEquals(3, ibv_alloc_dm_attr.log_align_req((MemorySegment) args[1]));
+            return 230L;
+        });
+        device.answer("regDmMr", args -> {
+            assertEquals(List.of(230L, 4L, 6L, 2), List.of(args).subList(1, 5));
+            return 231L;
+        });
+        device.answer("regDmabufMr", args -> {
+            throw new VerbsException(9);
+        });
+        realObjects.create();
+        assertEquals(1, device.count("allocNullMr"));
+        assertEquals(1, device.count("regDmMr"));
+        assertTrue(buffer.dead, "a buffer that is gone is a dead region and no reason to give up");
+        assertEquals(1, library.count("say"));
+        library.answer("dmBind", args -> (long) args[1] == 0 ? VerbsErrno.ENOMEM : 0);
+        assertEquals("cannot save the contents of device memory: ENOMEM", realObjects.destroy());
     }
 
     @Test
@@ -117,7 +153,7 @@ class RealObjectsTest {
 
     @Test
     void aRegionWhoseMemoryIsGoneIsDeadAndTheRestComesBack() throws Refusal {
-        mr.address = 16;
+        mr.what = Registration.memory(16, 4096, 0, 7);
         realObjects.destroy();
         realObjects.create();
         assertTrue(mr.dead);

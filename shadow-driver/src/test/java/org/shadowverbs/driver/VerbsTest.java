@@ -16,8 +16,10 @@ import org.shadowverbs.bindings.abi.sv_cq_spec;
 import org.shadowverbs.bindings.abi.sv_qp_spec;
 import org.shadowverbs.bindings.abi.sv_request;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_mr;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
@@ -296,6 +298,106 @@ class VerbsTest {
         assertEquals(1, library.count("qpSetRkeys"));
         assertEquals(40, model.qps.inOrder().get(0).attributes.destQpNum(), "recorded as the application gave it");
         assertEquals(1, library.count("awaitAddressBook"));
+    }
+
+    private static MemorySegment mrStruct(final long address) {
+        return MemorySegment.ofAddress(address).reinterpret(ibv_mr.sizeof());
+    }
+
+    /** The virtual region is a struct, which ibv_rereg_mr changes. */
+    private long region(final long pd) {
+        final long struct = ibv_mr.allocate(arena).address();
+        library.answer("mrAlloc", args -> struct);
+        return call(Op.REG_MR, pd, 0x1000, 4096, 0x1000, 7);
+    }
+
+    @Test
+    void aRegionIsChangedUntilItsKeysAreAcceptable() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        final long mr = region(pd);
+        final ExceptionSet carried = ExceptionSet.of(new int[] {901, 902}, new int[] {9, 10}, 2);
+        model.contexts.get(context).localKeys.reattached(carried, carried);
+        device.answer("reregMr", args -> {
+            nextKey++;
+            return 0;
+        });
+        call(Op.REREG_MR, mr, 1, 0, 0x9000, 8192, 0);
+        assertEquals(3, device.count("reregMr"));
+        assertEquals(903, ibv_mr.lkey(mrStruct(mr)));
+        assertEquals(0x9000, ibv_mr.addr(mrStruct(mr)).address());
+        assertEquals(8192, model.mrs.get(mr).what.length);
+        assertEquals(7, model.mrs.get(mr).what.access, "as before");
+        device.answer("reregMr", args -> 0);
+        call(Op.REREG_MR, mr, 4, 0, 0, 0, 1);
+        assertEquals(1, model.mrs.get(mr).what.access);
+        assertEquals(0x9000, model.mrs.get(mr).what.address);
+        device.answer("reregMr", args -> -4);
+        errOf(Op.REREG_MR, mr, 1, 0, 0x7000, 1, 0);
+        assertEquals(-4, (int) sv_request.result(mailbox.asSlice(0, sv_request.sizeof())));
+        assertEquals(0x9000, model.mrs.get(mr).what.address);
+    }
+
+    @Test
+    void aDeadRegionLivesAgainWithOtherMemory() {
+        final long pd = call(Op.ALLOC_PD, call(Op.OPEN_DEVICE, 0x5000));
+        final long mr = region(pd);
+        model.mrs.get(mr).dead = true;
+        assertEquals(VerbsErrno.EINVAL, errOf(Op.REREG_MR, mr, 4, 0, 0, 0, 1));
+        nextKey = 950;
+        call(Op.REREG_MR, mr, 1, 0, 0x3000, 64, 0);
+        assertEquals(0, device.count("reregMr"));
+        assertEquals(2, device.count("regMr"));
+        assertEquals(950, ibv_mr.lkey(mrStruct(mr)));
+        call(Op.DEREG_MR, mr);
+        assertEquals(1, device.count("deregMr"));
+    }
+
+    @Test
+    void nullRegionsMayShareTheirKey() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        call(Op.ALLOC_NULL_MR, pd);
+        final ExceptionSet carried = ExceptionSet.of(new int[] {600}, new int[] {900}, 1);
+        model.contexts.get(context).localKeys.reattached(carried, carried);
+        model.mrs.inOrder().get(0).virtualLkey = 600;
+        call(Op.ALLOC_NULL_MR, pd);
+        assertEquals(2, device.count("allocNullMr"));
+        assertEquals(600, model.mrs.inOrder().get(1).virtualLkey, "the device gave the same key again");
+    }
+
+    @Test
+    void deviceMemory() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        final MemorySegment attr = ibv_alloc_dm_attr.allocate(arena);
+        ibv_alloc_dm_attr.length(attr, 100);
+        final long dm = call(Op.ALLOC_DM, context, attr.address());
+        assertEquals(VerbsErrno.EINVAL, errOf(Op.REG_DM_MR, pd, dm, 50, 51, 1));
+        final long mr = call(Op.REG_DM_MR, pd, dm, 50, 50, 1);
+        device.answer("freeDm", args -> VerbsErrno.EBUSY);
+        assertEquals(VerbsErrno.EBUSY, errOf(Op.FREE_DM, dm));
+        call(Op.DEREG_MR, mr);
+        device.answer("freeDm", args -> 0);
+        call(Op.FREE_DM, dm);
+        assertEquals(0, model.dms.size() + model.mrs.size());
+        ibv_alloc_dm_attr.comp_mask(attr, 1);
+        assertEquals(VerbsErrno.EINVAL, errOf(Op.ALLOC_DM, context, attr.address()));
+    }
+
+    @Test
+    void aBufferOfAnotherDriverIsHeldByADescriptorOfOurs() {
+        final long pd = call(Op.ALLOC_PD, call(Op.OPEN_DEVICE, 0x5000));
+        library.answer("duplicate", args -> 33);
+        final long mr = call(Op.REG_DMABUF_MR, pd, 0, 4096, 0x1000, 5, 1);
+        assertEquals(33, model.mrs.get(mr).what.fd);
+        call(Op.DEREG_MR, mr);
+        assertTrue(library.calls.contains("close 33"));
+        device.answer("regDmabufMr", args -> {
+            throw new VerbsException(VerbsErrno.EOPNOTSUPP);
+        });
+        assertEquals(VerbsErrno.EOPNOTSUPP, errOf(Op.REG_DMABUF_MR, pd, 0, 4096, 0x1000, 5, 1));
+        assertEquals(2, library.calls.stream().filter("close 33"::equals).count());
     }
 
     @Test

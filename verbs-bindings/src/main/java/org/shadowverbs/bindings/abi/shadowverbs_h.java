@@ -186,181 +186,226 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_DEREG_MR() {
         return SV_OP_DEREG_MR;
     }
-    private static final int SV_OP_CREATE_COMP_CHANNEL = (int)16L;
+    private static final int SV_OP_ALLOC_NULL_MR = (int)16L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_COMP_CHANNEL = 16
+     * enum sv_op.SV_OP_ALLOC_NULL_MR = 16
+     * }
+     */
+    public static int SV_OP_ALLOC_NULL_MR() {
+        return SV_OP_ALLOC_NULL_MR;
+    }
+    private static final int SV_OP_REG_DMABUF_MR = (int)17L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_REG_DMABUF_MR = 17
+     * }
+     */
+    public static int SV_OP_REG_DMABUF_MR() {
+        return SV_OP_REG_DMABUF_MR;
+    }
+    private static final int SV_OP_ALLOC_DM = (int)18L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_ALLOC_DM = 18
+     * }
+     */
+    public static int SV_OP_ALLOC_DM() {
+        return SV_OP_ALLOC_DM;
+    }
+    private static final int SV_OP_FREE_DM = (int)19L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_FREE_DM = 19
+     * }
+     */
+    public static int SV_OP_FREE_DM() {
+        return SV_OP_FREE_DM;
+    }
+    private static final int SV_OP_REG_DM_MR = (int)20L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_REG_DM_MR = 20
+     * }
+     */
+    public static int SV_OP_REG_DM_MR() {
+        return SV_OP_REG_DM_MR;
+    }
+    private static final int SV_OP_CREATE_COMP_CHANNEL = (int)21L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_CREATE_COMP_CHANNEL = 21
      * }
      */
     public static int SV_OP_CREATE_COMP_CHANNEL() {
         return SV_OP_CREATE_COMP_CHANNEL;
     }
-    private static final int SV_OP_DESTROY_COMP_CHANNEL = (int)17L;
+    private static final int SV_OP_DESTROY_COMP_CHANNEL = (int)22L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_COMP_CHANNEL = 17
+     * enum sv_op.SV_OP_DESTROY_COMP_CHANNEL = 22
      * }
      */
     public static int SV_OP_DESTROY_COMP_CHANNEL() {
         return SV_OP_DESTROY_COMP_CHANNEL;
     }
-    private static final int SV_OP_CREATE_CQ = (int)18L;
+    private static final int SV_OP_CREATE_CQ = (int)23L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_CQ = 18
+     * enum sv_op.SV_OP_CREATE_CQ = 23
      * }
      */
     public static int SV_OP_CREATE_CQ() {
         return SV_OP_CREATE_CQ;
     }
-    private static final int SV_OP_CREATE_CQ_EX = (int)19L;
+    private static final int SV_OP_CREATE_CQ_EX = (int)24L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_CQ_EX = 19
+     * enum sv_op.SV_OP_CREATE_CQ_EX = 24
      * }
      */
     public static int SV_OP_CREATE_CQ_EX() {
         return SV_OP_CREATE_CQ_EX;
     }
-    private static final int SV_OP_RESIZE_CQ = (int)20L;
+    private static final int SV_OP_RESIZE_CQ = (int)25L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_RESIZE_CQ = 20
+     * enum sv_op.SV_OP_RESIZE_CQ = 25
      * }
      */
     public static int SV_OP_RESIZE_CQ() {
         return SV_OP_RESIZE_CQ;
     }
-    private static final int SV_OP_MODIFY_CQ = (int)21L;
+    private static final int SV_OP_MODIFY_CQ = (int)26L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_CQ = 21
+     * enum sv_op.SV_OP_MODIFY_CQ = 26
      * }
      */
     public static int SV_OP_MODIFY_CQ() {
         return SV_OP_MODIFY_CQ;
     }
-    private static final int SV_OP_DESTROY_CQ = (int)22L;
+    private static final int SV_OP_DESTROY_CQ = (int)27L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_CQ = 22
+     * enum sv_op.SV_OP_DESTROY_CQ = 27
      * }
      */
     public static int SV_OP_DESTROY_CQ() {
         return SV_OP_DESTROY_CQ;
     }
-    private static final int SV_OP_CREATE_QP = (int)23L;
+    private static final int SV_OP_CREATE_QP = (int)28L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP = 23
+     * enum sv_op.SV_OP_CREATE_QP = 28
      * }
      */
     public static int SV_OP_CREATE_QP() {
         return SV_OP_CREATE_QP;
     }
-    private static final int SV_OP_CREATE_QP_EX = (int)24L;
+    private static final int SV_OP_CREATE_QP_EX = (int)29L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP_EX = 24
+     * enum sv_op.SV_OP_CREATE_QP_EX = 29
      * }
      */
     public static int SV_OP_CREATE_QP_EX() {
         return SV_OP_CREATE_QP_EX;
     }
-    private static final int SV_OP_QUERY_QP = (int)25L;
+    private static final int SV_OP_QUERY_QP = (int)30L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_QP = 25
+     * enum sv_op.SV_OP_QUERY_QP = 30
      * }
      */
     public static int SV_OP_QUERY_QP() {
         return SV_OP_QUERY_QP;
     }
-    private static final int SV_OP_MODIFY_QP = (int)26L;
+    private static final int SV_OP_MODIFY_QP = (int)31L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_QP = 26
+     * enum sv_op.SV_OP_MODIFY_QP = 31
      * }
      */
     public static int SV_OP_MODIFY_QP() {
         return SV_OP_MODIFY_QP;
     }
-    private static final int SV_OP_DESTROY_QP = (int)27L;
+    private static final int SV_OP_DESTROY_QP = (int)32L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_QP = 27
+     * enum sv_op.SV_OP_DESTROY_QP = 32
      * }
      */
     public static int SV_OP_DESTROY_QP() {
         return SV_OP_DESTROY_QP;
     }
-    private static final int SV_OP_CREATE_SRQ = (int)28L;
+    private static final int SV_OP_CREATE_SRQ = (int)33L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_SRQ = 28
+     * enum sv_op.SV_OP_CREATE_SRQ = 33
      * }
      */
     public static int SV_OP_CREATE_SRQ() {
         return SV_OP_CREATE_SRQ;
     }
-    private static final int SV_OP_MODIFY_SRQ = (int)29L;
+    private static final int SV_OP_MODIFY_SRQ = (int)34L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_SRQ = 29
+     * enum sv_op.SV_OP_MODIFY_SRQ = 34
      * }
      */
     public static int SV_OP_MODIFY_SRQ() {
         return SV_OP_MODIFY_SRQ;
     }
-    private static final int SV_OP_QUERY_SRQ = (int)30L;
+    private static final int SV_OP_QUERY_SRQ = (int)35L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_SRQ = 30
+     * enum sv_op.SV_OP_QUERY_SRQ = 35
      * }
      */
     public static int SV_OP_QUERY_SRQ() {
         return SV_OP_QUERY_SRQ;
     }
-    private static final int SV_OP_DESTROY_SRQ = (int)31L;
+    private static final int SV_OP_DESTROY_SRQ = (int)36L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_SRQ = 31
+     * enum sv_op.SV_OP_DESTROY_SRQ = 36
      * }
      */
     public static int SV_OP_DESTROY_SRQ() {
         return SV_OP_DESTROY_SRQ;
     }
-    private static final int SV_OP_CREATE_AH = (int)32L;
+    private static final int SV_OP_CREATE_AH = (int)37L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_AH = 32
+     * enum sv_op.SV_OP_CREATE_AH = 37
      * }
      */
     public static int SV_OP_CREATE_AH() {
         return SV_OP_CREATE_AH;
     }
-    private static final int SV_OP_DESTROY_AH = (int)33L;
+    private static final int SV_OP_DESTROY_AH = (int)38L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_AH = 33
+     * enum sv_op.SV_OP_DESTROY_AH = 38
      * }
      */
     public static int SV_OP_DESTROY_AH() {
         return SV_OP_DESTROY_AH;
     }
-    private static final int SV_OP_EXIT = (int)34L;
+    private static final int SV_OP_EXIT = (int)39L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 34
+     * enum sv_op.SV_OP_EXIT = 39
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)35L;
+    private static final int SV_OP_COUNT = (int)40L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 35
+     * enum sv_op.SV_OP_COUNT = 40
      * }
      */
     public static int SV_OP_COUNT() {
@@ -1965,6 +2010,187 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_dm_alloc {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_LONG
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_dm_alloc");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_dm_alloc(struct ibv_context *vcontext, uint64_t length)
+     * }
+     */
+    public static FunctionDescriptor sv_dm_alloc$descriptor() {
+        return sv_dm_alloc.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_dm_alloc(struct ibv_context *vcontext, uint64_t length)
+     * }
+     */
+    public static MethodHandle sv_dm_alloc$handle() {
+        return sv_dm_alloc.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_dm_alloc(struct ibv_context *vcontext, uint64_t length)
+     * }
+     */
+    public static MemorySegment sv_dm_alloc$address() {
+        return sv_dm_alloc.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_dm_alloc(struct ibv_context *vcontext, uint64_t length)
+     * }
+     */
+    public static MemorySegment sv_dm_alloc(MemorySegment vcontext, long length) {
+        var mh$ = sv_dm_alloc.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_dm_alloc", vcontext, length);
+            }
+            return (MemorySegment)mh$.invokeExact(vcontext, length);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_dm_bind {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_dm_bind");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real)
+     * }
+     */
+    public static FunctionDescriptor sv_dm_bind$descriptor() {
+        return sv_dm_bind.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real)
+     * }
+     */
+    public static MethodHandle sv_dm_bind$handle() {
+        return sv_dm_bind.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real)
+     * }
+     */
+    public static MemorySegment sv_dm_bind$address() {
+        return sv_dm_bind.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real)
+     * }
+     */
+    public static int sv_dm_bind(MemorySegment vdm, MemorySegment real) {
+        var mh$ = sv_dm_bind.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_dm_bind", vdm, real);
+            }
+            return (int)mh$.invokeExact(vdm, real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_dm_free {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_dm_free");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_dm_free(struct ibv_dm *vdm)
+     * }
+     */
+    public static FunctionDescriptor sv_dm_free$descriptor() {
+        return sv_dm_free.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_dm_free(struct ibv_dm *vdm)
+     * }
+     */
+    public static MethodHandle sv_dm_free$handle() {
+        return sv_dm_free.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_dm_free(struct ibv_dm *vdm)
+     * }
+     */
+    public static MemorySegment sv_dm_free$address() {
+        return sv_dm_free.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_dm_free(struct ibv_dm *vdm)
+     * }
+     */
+    public static void sv_dm_free(MemorySegment vdm) {
+        var mh$ = sv_dm_free.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_dm_free", vdm);
+            }
+            mh$.invokeExact(vdm);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_channel_alloc {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
@@ -3107,6 +3333,251 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_real_reg_mr", real, addr, length, iova, access);
             }
             return (MemorySegment)mh$.invokeExact(real, addr, length, iova, access);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_alloc_null_mr {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_alloc_null_mr");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real)
+     * }
+     */
+    public static FunctionDescriptor sv_real_alloc_null_mr$descriptor() {
+        return sv_real_alloc_null_mr.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real)
+     * }
+     */
+    public static MethodHandle sv_real_alloc_null_mr$handle() {
+        return sv_real_alloc_null_mr.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real)
+     * }
+     */
+    public static MemorySegment sv_real_alloc_null_mr$address() {
+        return sv_real_alloc_null_mr.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real)
+     * }
+     */
+    public static MemorySegment sv_real_alloc_null_mr(MemorySegment real) {
+        var mh$ = sv_real_alloc_null_mr.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_alloc_null_mr", real);
+            }
+            return (MemorySegment)mh$.invokeExact(real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_alloc_dm {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_alloc_dm");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_real_alloc_dm(struct ibv_context *real, struct ibv_alloc_dm_attr *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_alloc_dm$descriptor() {
+        return sv_real_alloc_dm.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_real_alloc_dm(struct ibv_context *real, struct ibv_alloc_dm_attr *attr)
+     * }
+     */
+    public static MethodHandle sv_real_alloc_dm$handle() {
+        return sv_real_alloc_dm.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_real_alloc_dm(struct ibv_context *real, struct ibv_alloc_dm_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_alloc_dm$address() {
+        return sv_real_alloc_dm.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_dm *sv_real_alloc_dm(struct ibv_context *real, struct ibv_alloc_dm_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_alloc_dm(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_alloc_dm.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_alloc_dm", real, attr);
+            }
+            return (MemorySegment)mh$.invokeExact(real, attr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_free_dm {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_free_dm");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_real_free_dm(struct ibv_dm *real)
+     * }
+     */
+    public static FunctionDescriptor sv_real_free_dm$descriptor() {
+        return sv_real_free_dm.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_real_free_dm(struct ibv_dm *real)
+     * }
+     */
+    public static MethodHandle sv_real_free_dm$handle() {
+        return sv_real_free_dm.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_real_free_dm(struct ibv_dm *real)
+     * }
+     */
+    public static MemorySegment sv_real_free_dm$address() {
+        return sv_real_free_dm.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_real_free_dm(struct ibv_dm *real)
+     * }
+     */
+    public static int sv_real_free_dm(MemorySegment real) {
+        var mh$ = sv_real_free_dm.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_free_dm", real);
+            }
+            return (int)mh$.invokeExact(real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_reg_dm_mr {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_reg_dm_mr");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_t offset, uint64_t length, uint32_t access)
+     * }
+     */
+    public static FunctionDescriptor sv_real_reg_dm_mr$descriptor() {
+        return sv_real_reg_dm_mr.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_t offset, uint64_t length, uint32_t access)
+     * }
+     */
+    public static MethodHandle sv_real_reg_dm_mr$handle() {
+        return sv_real_reg_dm_mr.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_t offset, uint64_t length, uint32_t access)
+     * }
+     */
+    public static MemorySegment sv_real_reg_dm_mr$address() {
+        return sv_real_reg_dm_mr.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_t offset, uint64_t length, uint32_t access)
+     * }
+     */
+    public static MemorySegment sv_real_reg_dm_mr(MemorySegment real, MemorySegment dm, long offset, long length, int access) {
+        var mh$ = sv_real_reg_dm_mr.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_reg_dm_mr", real, dm, offset, length, access);
+            }
+            return (MemorySegment)mh$.invokeExact(real, dm, offset, length, access);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
