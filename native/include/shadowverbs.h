@@ -70,6 +70,7 @@ enum sv_op {
 	SV_OP_DESTROY_SRQ,		/* srq */
 	SV_OP_CREATE_AH,		/* pd, attr * -> ah */
 	SV_OP_DESTROY_AH,		/* ah */
+	SV_OP_CREATE_SRQ_EX,		/* context, struct ibv_srq_init_attr_ex * -> srq */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
 	SV_OP_COUNT
 };
@@ -212,6 +213,16 @@ int sv_cq_bind(struct ibv_cq *vcq, struct ibv_cq *real);
 void sv_cq_resized(struct ibv_cq *vcq, int cqe);
 void sv_cq_free(struct ibv_cq *vcq);
 
+struct sv_srq_spec {
+	void *srq_context;			/* the application's */
+	uint32_t max_wr;			/* what the application sees, as is max_sge */
+	uint32_t max_sge;
+};
+struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd);
+int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec);
+void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real);
+void sv_srq_free(struct ibv_srq *vsrq);
+
 struct sv_qp_spec {
 	struct ibv_cq *send_cq;			/* virtual */
 	struct ibv_cq *recv_cq;			/* virtual */
@@ -226,7 +237,7 @@ struct sv_qp_spec {
 };
 struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd);
 int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec);
-void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real);
+int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real);
 /* Tells C the QP's new state after a successful modify. RESET empties logs, counters and its virtual completions. */
 void sv_qp_state(struct ibv_qp *vqp, int state);
 /* The peer as the application knows it (virtual), for work completions; called at the transition to RTR. */
@@ -264,15 +275,25 @@ struct sv_bookmark {
 	uint64_t retired;		/* of these, known to have taken effect: always a prefix */
 	uint64_t consumers;		/* posted send requests that consume a receive at the peer (SEND*, WRITE_WITH_IMM) */
 	uint64_t received;		/* receives consumed here by the peer's messages, landed ones included */
-	uint64_t receives;		/* own receives posted and not yet consumed (of this QP, not of an SRQ) */
+	uint64_t receives;		/* own receives posted and not yet consumed; 0 with an SRQ */
 	uint64_t last_signaled;		/* position after the last posted request that will complete by itself; 0: none */
 	int32_t send_error;		/* enum ibv_wc_status of the first kept error completion of the send queue, or 0 */
 	int32_t recv_error;		/* likewise of the receive queue */
 	uint64_t send_error_at;		/* its position in the send queue */
 	uint32_t marker;		/* 0: none posted, 1: posted, 2: completed, 3: completed in error */
-	uint32_t landings;		/* landing receives posted and not yet consumed */
+	uint32_t landings;		/* landing receives posted and not yet consumed; 0 with an SRQ */
+	uint32_t shared;		/* 1: receives come from an SRQ, see struct sv_srq_mark */
+	uint32_t last_receive;		/* of a QP with an SRQ, in error: all its receive completions have been seen */
 };
 void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark);
+
+/* Where a shared receive queue stands. */
+struct sv_srq_mark {
+	uint64_t receives;		/* posted and not yet consumed */
+	uint32_t landings;		/* likewise of ours */
+	uint32_t reserved;
+};
+void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark);
 
 /*
  * Moves all completions of the real CQ into the virtual one, and retires the log entries they prove. Returns the number
@@ -306,6 +327,8 @@ int sv_qp_post_marker(struct ibv_qp *vqp);
  * is kept, counted as received, and given to the application's next receive request.
  */
 int sv_qp_post_landing(struct ibv_qp *vqp, uint64_t length);
+/* Likewise at an SRQ: any of its QPs may get the message. */
+int sv_srq_post_landing(struct ibv_srq *vsrq, uint64_t length);
 
 /*
  * What becomes of kept error completions. Withdraw: they were caused by the checkpoint and their requests took no
@@ -323,6 +346,7 @@ int sv_context_drain(struct ibv_context *vcontext);
 
 /* Posts the receives (sends) in the log to the real QP, in order. On error *position tells how far it came. */
 int sv_qp_replay_receives(struct ibv_qp *vqp, uint64_t *position);
+int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position);
 int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position);
 /*
  * For a QP whose peer is gone: every request in the send log completes in error (the first with RETRY_EXC_ERR, the rest

@@ -42,12 +42,26 @@ static int reserve(void)
 	return 0;
 }
 
+/* The region's first `end` bytes. */
+static bool make_ready(enum sv_kind kind, size_t end)
+{
+	struct region *region = &regions[kind];
+
+	if (end > (uintptr_t)1 << SV_REGION_SHIFT)
+		return false;
+	while (region->ready < end) {
+		if (mprotect(region_base(kind) + region->ready, GROWTH, PROT_READ | PROT_WRITE))
+			return false;
+		region->ready += GROWTH;
+	}
+	return true;
+}
+
 static void *grow(enum sv_kind kind, size_t size)
 {
 	struct region *region = &regions[kind];
-	size_t end = (region->used + (size_t)1) * size;
 
-	if (end > (uintptr_t)1 << SV_REGION_SHIFT)
+	if (!make_ready(kind, (region->used + (size_t)1) * size))
 		return NULL;
 	if (!region->next) {
 		size_t bytes = (((uintptr_t)1 << SV_REGION_SHIFT) / size) * sizeof(*region->next);
@@ -57,11 +71,6 @@ static void *grow(enum sv_kind kind, size_t size)
 		if (next == MAP_FAILED)
 			return NULL;
 		region->next = next;
-	}
-	if (end > region->ready) {
-		if (mprotect(region_base(kind) + region->ready, GROWTH, PROT_READ | PROT_WRITE))
-			return NULL;
-		region->ready += GROWTH;
 	}
 	return region_base(kind) + region->used++ * size;
 }
@@ -106,6 +115,16 @@ void sv_slot_free(enum sv_kind kind, size_t size, void *slot)
 		region->first = index;
 	region->last = index;
 	pthread_mutex_unlock(&sv_arena_lock);
+}
+
+int sv_slot_reach(enum sv_kind kind, size_t size, uint32_t index)
+{
+	bool ready;
+
+	pthread_mutex_lock(&sv_arena_lock);
+	ready = make_ready(kind, (index + (size_t)1) * size);
+	pthread_mutex_unlock(&sv_arena_lock);
+	return ready ? 0 : ENOMEM;
 }
 
 uint32_t sv_slot_index(enum sv_kind kind, size_t size, const void *slot)

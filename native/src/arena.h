@@ -19,6 +19,7 @@ enum sv_kind {
 	SV_KIND_CQ,
 	SV_KIND_QP,
 	SV_KIND_DM,
+	SV_KIND_SRQ,
 	SV_KIND_COUNT
 };
 
@@ -44,6 +45,8 @@ static inline enum sv_kind sv_kind_of(const void *pointer)
  */
 void *sv_slot_alloc(enum sv_kind kind, size_t size);
 void sv_slot_free(enum sv_kind kind, size_t size, void *slot);
+/* Makes sure that a slot can be read, in use or not. Returns 0 or ENOMEM. */
+int sv_slot_reach(enum sv_kind kind, size_t size, uint32_t index);
 uint32_t sv_slot_index(enum sv_kind kind, size_t size, const void *slot);
 /* The slots of a kind in use, in order of their index: pass 0 first, then the last index + 1. NULL at the end. */
 void *sv_slot_next(enum sv_kind kind, size_t size, uint32_t *index);

@@ -24,6 +24,11 @@ static bool concerns_qp(enum ibv_event_type type)
 	}
 }
 
+static bool concerns_srq(enum ibv_event_type type)
+{
+	return type == IBV_EVENT_SRQ_ERR || type == IBV_EVENT_SRQ_LIMIT_REACHED;
+}
+
 static bool concerns_port(enum ibv_event_type type)
 {
 	switch (type) {
@@ -55,10 +60,14 @@ static int take_real(struct sv_context *context, struct sv_event *event)
 			event->object = real.element.cq->cq_context;
 		else if (concerns_qp(real.event_type))
 			event->object = real.element.qp->qp_context;
+		else if (concerns_srq(real.event_type))
+			event->object = real.element.srq->srq_context;
 		else if (concerns_port(real.event_type))
 			event->object = (void *)(uintptr_t)real.element.port_num;
 		SV_REAL(ibv_ack_async_event)(&real);
-		/* Nothing that we virtualize has the others (SRQ, WQ). */
+		if (real.event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
+			sv_store_release(&sv_qp_of(event->object)->last_receive, 1);
+		/* Nothing that we virtualize has the others (WQ). */
 		if (event->object || concerns_port(real.event_type))
 			return 1;
 	}
@@ -77,9 +86,17 @@ static bool report(const struct sv_event *event)
 	} else if (concerns_qp(event->type)) {
 		struct sv_qp *qp = sv_qp_of(event->object);
 
-		if (sv_load_acquire(&qp->ending))
+		/* Since ANNOUNCE it may be of the checkpoint's own making. */
+		if (sv_load_acquire(&qp->ending) ||
+		    (event->type == IBV_EVENT_QP_LAST_WQE_REACHED && sv_load_acquire(&sv_announced)))
 			return false;
 		sv_add(&qp->events_reported, 1);
+	} else if (concerns_srq(event->type)) {
+		struct sv_srq *srq = sv_srq_of(event->object);
+
+		if (sv_load_acquire(&srq->ending))
+			return false;
+		sv_add(&srq->events_reported, 1);
 	}
 	return true;
 }
@@ -156,6 +173,10 @@ void ibv_ack_async_event(struct ibv_async_event *event)
 		struct ibv_qp *qp = event->element.qp;
 
 		acknowledge(&qp->mutex, &qp->cond, &qp->events_completed, 1);
+	} else if (concerns_srq(event->event_type) && sv_ours(event->element.srq)) {
+		struct ibv_srq *srq = event->element.srq;
+
+		acknowledge(&srq->mutex, &srq->cond, &srq->events_completed, 1);
 	} else if (!concerns_port(event->event_type)) {
 		SV_REAL(ibv_ack_async_event)(event);
 	}
@@ -191,6 +212,21 @@ void sv_async_forget(struct sv_context *context, const void *object)
 	pthread_mutex_lock(&context->events.mutex);
 	sv_events_forget(&context->events, object);
 	pthread_mutex_unlock(&context->events.mutex);
+}
+
+void sv_async_forget_last_receive(struct sv_qp *qp)
+{
+	struct sv_events *events = &sv_context_of(qp->v.context)->events;
+	uint32_t count;
+	struct sv_event event;
+
+	pthread_mutex_lock(&events->mutex);
+	for (count = events->count; count--;) {
+		sv_events_take(events, &event);
+		if (event.object != &qp->v || event.type != IBV_EVENT_QP_LAST_WQE_REACHED)
+			sv_events_keep(events, event);	/* there is room: one was just taken */
+	}
+	pthread_mutex_unlock(&events->mutex);
 }
 
 int sv_context_drain(struct ibv_context *vcontext)

@@ -11,7 +11,7 @@
 #define SV_ALWAYS_INLINE inline __attribute__((always_inline))
 
 int sv_log_gather(struct sv_qp *qp, struct sv_sent_entry *entry, uint32_t slot, const struct ibv_send_wr *wr);
-int sv_log_scatter(struct sv_qp *qp, struct sv_recv_entry *entry, uint32_t slot, const struct ibv_recv_wr *wr);
+int sv_log_scatter(struct sv_recv_entry *entry, char *side, uint32_t max_sge, const struct ibv_recv_wr *wr);
 
 /* ---- Positions -------------------------------------------------------------------------------------------------- */
 
@@ -227,14 +227,15 @@ static SV_ALWAYS_INLINE int sv_log_recv(struct sv_qp *qp, const struct ibv_recv_
 	struct sv_recv_entry *entry;
 
 	if (unlikely(outstanding >= rq->max_wr))
-		return ENOMEM;
+		return qp->srq ? EINVAL : ENOMEM;
 	if (!outstanding)
 		rq->base = rq->posted;
 	entry = sv_recv_entry(qp, rq->posted);
 	if (likely(wr->num_sge == 1)) {
 		sv_copy_sge(&entry->sge, wr->sg_list);
 	} else {
-		int err = sv_log_scatter(qp, entry, entry - rq->log, wr);
+		int err = sv_log_scatter(entry, qp->recv_side + (size_t)(entry - rq->log) * qp->recv_stride,
+					 qp->cap.max_recv_sge, wr);
 
 		if (unlikely(err))
 			return err;
@@ -250,20 +251,25 @@ static inline struct ibv_sge *sv_recv_sges(struct sv_recv_entry *entry)
 	return unlikely(entry->num_sge > 1) ? (struct ibv_sge *)(uintptr_t)entry->sge.addr : &entry->sge;
 }
 
-static SV_ALWAYS_INLINE void sv_build_recv(const struct sv_qp *qp, uint64_t position, struct ibv_recv_wr *real,
-					   struct ibv_sge *sges)
+static SV_ALWAYS_INLINE void sv_build_receive(const struct sv_context *context, struct sv_recv_entry *entry,
+					      uint64_t wr_id, struct ibv_recv_wr *real, struct ibv_sge *sges)
 {
-	const struct sv_recv_queue *rq = &qp->rq;
-	struct sv_recv_entry *entry = sv_recv_entry(qp, position);
-
-	real->wr_id = rq->id | (entry - rq->log);
+	real->wr_id = wr_id;
 	real->next = NULL;
 	real->sg_list = sv_recv_sges(entry);
 	real->num_sge = entry->num_sge;
-	if (sv_context_of(qp->v.context)->translate) {
-		sv_translate_sges(sv_context_of(qp->v.context), real->sg_list, sges, real->num_sge);
+	if (context->translate) {
+		sv_translate_sges(context, real->sg_list, sges, real->num_sge);
 		real->sg_list = sges;
 	}
+}
+
+static SV_ALWAYS_INLINE void sv_build_recv(const struct sv_qp *qp, uint64_t position, struct ibv_recv_wr *real,
+					   struct ibv_sge *sges)
+{
+	struct sv_recv_entry *entry = sv_recv_entry(qp, position);
+
+	sv_build_receive(sv_context_of(qp->v.context), entry, qp->rq.id | (entry - qp->rq.log), real, sges);
 }
 
 #endif

@@ -3,6 +3,7 @@
 #include "control.h"
 #include "doorbell.h"
 #include "objects.h"
+#include "qp_numbers.h"
 #include "real.h"
 #include "say.h"
 
@@ -50,6 +51,12 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
 				  SV_POINTER(attr));
 }
 
+static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
+{
+	return SV_CONTROL_POINTER(struct ibv_srq, SV_OP_CREATE_SRQ_EX, "ibv_create_srq_ex", SV_POINTER(context),
+				  SV_POINTER(attr));
+}
+
 /* What a verbs_context of ours looks like, but for the fields that its device fills in. */
 #define PLACE_CONTEXT(name) .context.ops.name
 #define PLACE_EXTENDED(name) .name
@@ -60,6 +67,7 @@ const struct verbs_context sv_verbs_template = {
 	.context.ops.req_notify_cq = sv_req_notify_cq,
 	.context.ops.post_send = sv_post_send,
 	.context.ops.post_recv = sv_post_recv,
+	.context.ops.post_srq_recv = sv_post_srq_recv,
 	.context.ops._compat_query_device = ibv_query_device,
 	.context.ops._compat_query_port = ibv_query_port,
 	.query_port = query_port,
@@ -72,6 +80,7 @@ const struct verbs_context sv_verbs_template = {
 	.alloc_dm = sv_alloc_dm,
 	.free_dm = sv_free_dm,
 	.reg_dm_mr = sv_reg_dm_mr,
+	.create_srq_ex = create_srq_ex,
 	.ABI_placeholder1 = (void (*)(void))refuse_ibv_create_flow,
 	.ABI_placeholder2 = (void (*)(void))refuse_ibv_destroy_flow,
 	.sz = sizeof(struct verbs_context),
@@ -95,6 +104,13 @@ static int detached_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct 
 	return ENODEV;
 }
 
+static int detached_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	(void)srq;
+	*bad = wr;
+	return ENODEV;
+}
+
 static void note_translation(struct sv_context *context)
 {
 	context->translate = context->lkeys || sv_masks.key;
@@ -110,6 +126,7 @@ struct ibv_context *sv_context_alloc(struct ibv_device *vdevice)
 	context->ex.context.device = vdevice;
 	context->post_send = detached_post_send;
 	context->post_recv = detached_post_recv;
+	context->post_srq_recv = detached_post_srq_recv;
 	pthread_mutex_init(&context->ex.context.mutex, NULL);
 	if (sv_events_open(&context->events)) {
 		sv_slot_free(SV_KIND_CONTEXT, sizeof(*context), context);
@@ -133,6 +150,7 @@ int sv_context_bind(struct ibv_context *vcontext, struct ibv_context *real)
 	context->real = real;
 	context->post_send = real ? sv_ringing_post_send(real) : detached_post_send;
 	context->post_recv = real ? real->ops.post_recv : detached_post_recv;
+	context->post_srq_recv = real ? real->ops.post_srq_recv : detached_post_srq_recv;
 	return sv_events_bind(&context->events, real ? real->async_fd : -1);
 }
 
@@ -149,6 +167,7 @@ void sv_context_free(struct ibv_context *vcontext)
 	struct sv_context *context = sv_context_of(vcontext);
 
 	sv_events_close(&context->events);
+	sv_qp_numbers_free(context);
 	sv_slot_free(SV_KIND_CONTEXT, sizeof(*context), context);
 }
 
@@ -173,6 +192,8 @@ void *sv_real(void *virtual_object)
 		return sv_cq_of(virtual_object)->real;
 	case SV_KIND_QP:
 		return sv_qp_of(virtual_object)->sq.real;
+	case SV_KIND_SRQ:
+		return sv_srq_of(virtual_object)->real;
 	case SV_KIND_COUNT:
 		break;
 	}

@@ -7,6 +7,8 @@
 #include "drain.h"
 #include "kept.h"
 #include "landing.h"
+#include "qp_numbers.h"
+#include "shared.h"
 
 #define POLL_BATCH 16
 
@@ -26,34 +28,64 @@ static void note_event(struct sv_cq *cq, const struct ibv_wc *wc)
 		sv_store(&cq->event_due, 1);
 }
 
+/* What the application posted decides about wr_id and peer. */
+static void keep_received(struct sv_cq *cq, struct sv_completion *completion, struct sv_qp *qp,
+			  const struct sv_recv_entry *entry)
+{
+	completion->wc.wr_id = entry->wr_id;
+	completion->wc.src_qp = qp->rq.peer_qp_num;
+	completion->wc.slid = qp->rq.peer_lid;
+	completion->wc.qp_num = qp->v.qp_num;
+	note_event(cq, &completion->wc);
+	sv_kept_append(cq, completion);
+}
+
 static void keep(struct sv_cq *cq, struct sv_qp *qp, enum sv_queue queue, uint64_t position, const struct ibv_wc *wc,
 		 bool held)
 {
 	struct sv_completion completion = {
 		.wc = *wc,
-		.qp = qp,
+		.qp = sv_qp_index(qp),
 		.position = position,
 		.queue = queue,
 		.held = held,
 	};
 
-	if (queue == SV_QUEUE_SEND) {
-		completion.wc.wr_id = sv_send_entry(qp, position)->wr_id;
-		completion.wc.src_qp = 0;
-		completion.wc.slid = 0;
-	} else {
-		completion.wc.wr_id = sv_recv_entry(qp, position)->wr_id;
-		completion.wc.src_qp = qp->rq.peer_qp_num;
-		completion.wc.slid = qp->rq.peer_lid;
+	if (queue == SV_QUEUE_RECV) {
+		keep_received(cq, &completion, qp, sv_recv_entry(qp, position));
+		return;
 	}
+	completion.wc.wr_id = sv_send_entry(qp, position)->wr_id;
+	completion.wc.src_qp = 0;
+	completion.wc.slid = 0;
 	completion.wc.qp_num = qp->v.qp_num;
-	sv_kept_append(cq, &completion);
 	note_event(cq, wc);
+	sv_kept_append(cq, &completion);
+}
+
+static void keep_from_srq(struct sv_cq *cq, struct sv_qp *qp, struct sv_srq *srq, uint32_t slot,
+			  const struct ibv_wc *wc, bool held)
+{
+	struct sv_completion completion = {
+		.wc = *wc,
+		.qp = sv_qp_index(qp),
+		.srq = SV_ID_INDEX(srq->id),
+		.position = slot,
+		.queue = SV_QUEUE_SHARED,
+		.held = held,
+	};
+
+	keep_received(cq, &completion, qp, &srq->log[slot].recv);
 }
 
 void sv_keep_made(struct sv_cq *cq, struct sv_qp *qp, enum sv_queue queue, uint64_t position, const struct ibv_wc *wc)
 {
 	keep(cq, qp, queue, position, wc, false);
+}
+
+void sv_keep_shared(struct sv_cq *cq, struct sv_qp *qp, struct sv_srq *srq, uint32_t slot, const struct ibv_wc *wc)
+{
+	keep_from_srq(cq, qp, srq, slot, wc, false);
 }
 
 static int keep_send(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc)
@@ -91,6 +123,26 @@ static int keep_recv(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc
 	return 1;
 }
 
+static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc *wc)
+{
+	uint32_t slot = SV_ID_SLOT(wc->wr_id);
+	struct sv_qp *qp = sv_qp_by_number(srq->v.context, wc->qp_num);
+
+	/* The QP that took it is no more, and with it the message. */
+	if (!qp) {
+		sv_shared_return(srq, slot);
+		return 0;
+	}
+	if (wc->status == IBV_WC_SUCCESS) {
+		srq->log[slot].number = 0;
+		qp->shared_received++;
+	} else if (!qp->recv_error) {
+		qp->recv_error = wc->status;
+	}
+	keep_from_srq(cq, qp, srq, slot, wc, wc->status != IBV_WC_SUCCESS);
+	return 1;
+}
+
 static void marker_completed(struct sv_qp *qp, const struct ibv_wc *wc)
 {
 	qp->marker = wc->status == IBV_WC_SUCCESS ? 2 : 3;
@@ -107,20 +159,34 @@ int sv_keep(struct sv_cq *cq, const struct ibv_wc *wc)
 		return keep_send(cq, qp, wc);
 	if (SV_ID_SAME_QUEUE(id, qp->rq.id))
 		return keep_recv(cq, qp, wc);
+	if (SV_ID_KIND(id) == SV_ID_SRQ_RECV) {
+		struct sv_srq *srq = sv_srq_at(SV_ID_INDEX(id));
+
+		return SV_ID_SAME_QUEUE(id, srq->id) ? keep_shared(cq, srq, wc) : 0;
+	}
 	return sv_keep_own(wc);
 }
 
 int sv_keep_own(const struct ibv_wc *wc)
 {
+	const uint64_t internal = SV_ID(0, SV_ID_INTERNAL, 0);
 	uint64_t id = wc->wr_id;
 	struct sv_qp *qp = sv_qp_at(SV_ID_INDEX(id));
 
-	if (!SV_ID_SAME_QUEUE(id, qp->sq.id | SV_ID(0, SV_ID_INTERNAL, 0)))
+	if (SV_ID_KIND(id) == SV_ID_INTERNAL && SV_ID_SLOT(id) == SV_INTERNAL_SHARED_LANDING) {
+		struct sv_srq *srq = sv_srq_at(SV_ID_INDEX(id));
+
+		if (!SV_ID_SAME_QUEUE(id, srq->id | internal))
+			return 0;
+		sv_landing_completed(&srq->landings, sv_qp_by_number(srq->v.context, wc->qp_num), wc);
+		return 1;
+	}
+	if (!SV_ID_SAME_QUEUE(id, qp->sq.id | internal))
 		return 0;
 	if (SV_ID_SLOT(id) == SV_INTERNAL_MARKER)
 		marker_completed(qp, wc);
 	else
-		sv_landing_completed(qp, wc);
+		sv_landing_completed(&qp->landings, qp, wc);
 	return 1;
 }
 
@@ -192,14 +258,16 @@ void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark)
 	bookmark->posted = qp->sq.posted;
 	bookmark->retired = sv_send_retired(qp);
 	bookmark->consumers = qp->sq.consumers;
-	bookmark->received = recv_retired - qp->recv_flushed - qp->recv_filled + qp->landed_total;
+	bookmark->received = recv_retired - qp->recv_flushed - qp->recv_filled + qp->landed_total + qp->shared_received;
 	bookmark->receives = qp->rq.posted - recv_retired;
 	bookmark->last_signaled = last_signaled(qp);
 	bookmark->send_error = qp->send_error;
 	bookmark->recv_error = qp->recv_error;
 	bookmark->send_error_at = qp->send_error_at;
 	bookmark->marker = qp->marker;
-	bookmark->landings = qp->landings;
+	bookmark->landings = qp->landings.count;
+	bookmark->shared = qp->srq != NULL;
+	bookmark->last_receive = sv_load_acquire(&qp->last_receive);
 }
 
 int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent)
@@ -291,16 +359,20 @@ int sv_qp_post_marker(struct ibv_qp *vqp)
 
 void sv_settle_error(struct sv_completion *completion)
 {
-	struct sv_qp *qp = completion->qp;
+	struct sv_qp *qp = sv_qp_at(completion->qp);
 
 	completion->held = 0;
 	if (completion->queue == SV_QUEUE_SEND) {
 		raise_to(&qp->send_retired, sv_widen(qp->sq.posted, completion->position) + 1);
 		qp->send_error = 0;
+		return;
+	}
+	qp->recv_error = 0;
+	if (completion->queue == SV_QUEUE_SHARED) {
+		sv_srq_at(completion->srq)->log[completion->position].number = 0;
 	} else {
 		raise_to(&qp->recv_retired, sv_widen(qp->rq.posted, completion->position) + 1);
 		qp->recv_flushed++;
-		qp->recv_error = 0;
 	}
 }
 
@@ -315,13 +387,16 @@ int sv_qp_errors_withdraw(struct ibv_qp *vqp)
 	sv_kept_purge_held(sv_cq_of(vqp->send_cq), qp);
 	sv_kept_purge_held(sv_cq_of(vqp->recv_cq), qp);
 	qp->send_error = qp->recv_error = 0;
+	/* An event of the checkpoint's making, too. */
+	if (qp->srq)
+		sv_async_forget_last_receive(qp);
 	return 0;
 }
 
 static void settle_all(struct sv_cq *cq, const struct sv_qp *qp)
 {
 	for (uint32_t at = cq->head; at != cq->tail; at++)
-		if (cq->kept[at].qp == qp && cq->kept[at].held)
+		if (cq->kept[at].qp == sv_qp_index(qp) && cq->kept[at].held)
 			sv_settle_error(&cq->kept[at]);
 }
 

@@ -16,6 +16,8 @@ int sv_keep(struct sv_cq *cq, const struct ibv_wc *wc);
 int sv_keep_own(const struct ibv_wc *wc);
 /* Puts a completion of our own making into the virtual queue, which has room for it. */
 void sv_keep_made(struct sv_cq *cq, struct sv_qp *qp, enum sv_queue queue, uint64_t position, const struct ibv_wc *wc);
+/* Likewise of a receive of an SRQ that one of its QPs has taken. */
+void sv_keep_shared(struct sv_cq *cq, struct sv_qp *qp, struct sv_srq *srq, uint32_t slot, const struct ibv_wc *wc);
 /* A held error is the application's after all: its request is done. */
 void sv_settle_error(struct sv_completion *completion);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kept.h"
+#include "shared.h"
 
 int sv_kept_reserve(struct sv_cq *cq, uint32_t count)
 {
@@ -47,9 +48,14 @@ static void purge(struct sv_cq *cq, const struct sv_qp *qp, bool only_held)
 {
 	uint32_t to = cq->head;
 
-	for (uint32_t from = cq->head; from != cq->tail; from++)
-		if (cq->kept[from].qp != qp || (only_held && !cq->kept[from].held))
-			cq->kept[to++] = cq->kept[from];
+	for (uint32_t from = cq->head; from != cq->tail; from++) {
+		const struct sv_completion *completion = &cq->kept[from];
+
+		if (completion->qp != sv_qp_index(qp) || (only_held && !completion->held))
+			cq->kept[to++] = *completion;
+		else if (completion->queue == SV_QUEUE_SHARED && !only_held)
+			sv_shared_return(sv_srq_at(completion->srq), completion->position);
+	}
 	cq->tail = to;
 	free_if_empty(cq);
 }

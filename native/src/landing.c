@@ -42,64 +42,99 @@ static void free_landing(struct sv_landing *landing)
 	sv_block_free(landing, sizeof(*landing));
 }
 
+/* A landing's buffer, and the request for it. Returns NULL with errno. */
+static struct sv_landing *prepare(struct ibv_pd *vpd, uint64_t length, struct ibv_recv_wr *request, struct ibv_sge *sge)
+{
+	struct sv_landing *landing = sv_block_alloc(sizeof(*landing));
+
+	errno = ENOMEM;
+	if (!landing || !length)
+		return landing;
+	landing->size = length;
+	landing->buffer = sv_block_alloc(length);
+	if (landing->buffer)
+		landing->real_mr = sv_real_reg_mr(sv_real(vpd), landing->buffer, length, (uintptr_t)landing->buffer,
+						  IBV_ACCESS_LOCAL_WRITE);
+	if (!landing->real_mr) {
+		int err = landing->buffer && errno ? errno : ENOMEM;
+
+		free_landing(landing);
+		errno = err;
+		return NULL;
+	}
+	*sge = (struct ibv_sge){ (uintptr_t)landing->buffer, length, landing->real_mr->lkey };
+	request->sg_list = sge;
+	request->num_sge = 1;
+	return landing;
+}
+
+static int posted(struct sv_landings *landings, struct sv_landing *landing, int err)
+{
+	if (err) {
+		free_landing(landing);
+		return err;
+	}
+	append(&landings->awaited, landing);
+	landings->count++;
+	return 0;
+}
+
 int sv_qp_post_landing(struct ibv_qp *vqp, uint64_t length)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);
-	struct sv_landing *landing = sv_block_alloc(sizeof(*landing));
 	struct ibv_recv_wr request = {
 		.wr_id = qp->sq.id | SV_ID(0, SV_ID_INTERNAL, 0) | SV_INTERNAL_LANDING,
 	}, *bad;
 	struct ibv_sge sge;
-	int err = 0;
+	struct sv_landing *landing = prepare(vqp->pd, length, &request, &sge);
 
 	if (!landing)
-		return ENOMEM;
-	if (length) {
-		landing->size = length;
-		landing->buffer = sv_block_alloc(length);
-		if (landing->buffer)
-			landing->real_mr = sv_real_reg_mr(sv_real(vqp->pd), landing->buffer, length,
-							  (uintptr_t)landing->buffer, IBV_ACCESS_LOCAL_WRITE);
-		if (!landing->real_mr) {
-			err = landing->buffer && errno ? errno : ENOMEM;
-			goto fail;
-		}
-		sge = (struct ibv_sge){ (uintptr_t)landing->buffer, length, landing->real_mr->lkey };
-		request.sg_list = &sge;
-		request.num_sge = 1;
-	}
-	err = sv_context_of(vqp->context)->post_recv(qp->rq.real, &request, &bad);
-	if (err)
-		goto fail;
-	append(&qp->awaited, landing);
-	qp->landings++;
-	return 0;
-fail:
-	free_landing(landing);
-	return err;
+		return errno;
+	return posted(&qp->landings, landing,
+		      sv_context_of(vqp->context)->post_recv(qp->rq.real, &request, &bad));
 }
 
-void sv_landing_completed(struct sv_qp *qp, const struct ibv_wc *wc)
+int sv_srq_post_landing(struct ibv_srq *vsrq, uint64_t length)
 {
-	struct sv_landing *landing = take_first(&qp->awaited);
+	struct sv_srq *srq = sv_srq_of(vsrq);
+	struct ibv_recv_wr request = {
+		.wr_id = srq->id | SV_ID(0, SV_ID_INTERNAL, 0) | SV_INTERNAL_SHARED_LANDING,
+	}, *bad;
+	struct ibv_sge sge;
+	struct sv_landing *landing = prepare(vsrq->pd, length, &request, &sge);
+
+	if (!landing)
+		return errno;
+	return posted(&srq->landings, landing,
+		      sv_context_of(vsrq->context)->post_srq_recv(srq->real, &request, &bad));
+}
+
+void sv_landing_completed(struct sv_landings *landings, struct sv_qp *qp, const struct ibv_wc *wc)
+{
+	struct sv_landing *landing = take_first(&landings->awaited);
 
 	if (!landing)
 		return;
-	qp->landings--;
-	if (wc->status != IBV_WC_SUCCESS) {
-		if (wc->status != IBV_WC_WR_FLUSH_ERR)
+	landings->count--;
+	if (!qp || wc->status != IBV_WC_SUCCESS) {
+		if (qp && wc->status != IBV_WC_WR_FLUSH_ERR)
 			sv_sayf("a landing receive of QP 0x%x failed with status %d", qp->v.qp_num, wc->status);
 		free_landing(landing);
 		return;
 	}
+	landing->qp = qp;
 	landing->wc = *wc;
 	qp->landed_total++;
-	append(&qp->landed, landing);
-	qp->rq.landed = 1;
+	append(&landings->landed, landing);
+	if (qp->srq)
+		qp->srq->landed = 1;
+	else
+		qp->rq.landed = 1;
 }
 
 /* Copies the message to where the receive points to. */
-static enum ibv_wc_status scatter(struct sv_qp *qp, struct sv_recv_entry *entry, const struct sv_landing *landing)
+static enum ibv_wc_status scatter(struct ibv_context *vcontext, struct sv_recv_entry *entry,
+				   const struct sv_landing *landing)
 {
 	struct ibv_sge *sges = sv_recv_sges(entry);
 	uint64_t left = landing->wc.opcode == IBV_WC_RECV ? landing->wc.byte_len : 0;
@@ -108,7 +143,7 @@ static enum ibv_wc_status scatter(struct sv_qp *qp, struct sv_recv_entry *entry,
 	for (uint32_t i = 0; i < entry->num_sge && left; i++) {
 		uint64_t part = left < sges[i].length ? left : sges[i].length;
 
-		if (!sv_memory_write(qp->v.context, sges[i].lkey, sges[i].addr, from, part))
+		if (!sv_memory_write(vcontext, sges[i].lkey, sges[i].addr, from, part))
 			return IBV_WC_LOC_PROT_ERR;
 		from += part;
 		left -= part;
@@ -116,56 +151,93 @@ static enum ibv_wc_status scatter(struct sv_qp *qp, struct sv_recv_entry *entry,
 	return left ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS;
 }
 
+/* Room in the virtual completion queue, and then nothing can fail. */
+static int begin_fill(struct sv_cq *cq, struct sv_thread *self)
+{
+	sv_lock_take_nested(&cq->lock, self, SV_HELD_CQ);
+	if (!sv_kept_reserve(cq, 1))
+		return 0;
+	sv_lock_drop(&cq->lock);
+	return ENOMEM;
+}
+
+static void end_fill(struct sv_cq *cq, struct sv_landing *landing, enum ibv_wc_status status)
+{
+	bool event = cq->event_due;
+
+	sv_lock_drop(&cq->lock);
+	if (event)
+		sv_cq_event_now(cq);
+	/* As on a device, where such a receive breaks the connection; the sender alone was told otherwise. */
+	if (status != IBV_WC_SUCCESS) {
+		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+		SV_REAL(ibv_modify_qp)(landing->qp->rq.real, &attr, IBV_QP_STATE);
+	}
+	free_landing(landing);
+}
+
 int sv_landing_fill(struct sv_qp *qp, uint64_t position, struct sv_thread *self)
 {
 	struct sv_cq *cq = sv_cq_of(qp->v.recv_cq);
 	struct sv_landing *landing;
 	struct ibv_wc wc;
-	bool event;
+	int err = begin_fill(cq, self);
 
-	sv_lock_take_nested(&cq->lock, self, SV_HELD_CQ);
-	if (sv_kept_reserve(cq, 1)) {
-		sv_lock_drop(&cq->lock);
-		return ENOMEM;
-	}
-	landing = take_first(&qp->landed);
-	qp->rq.landed = qp->landed.first != NULL;
+	if (err)
+		return err;
+	landing = take_first(&qp->landings.landed);
+	qp->rq.landed = qp->landings.landed.first != NULL;
 	wc = landing->wc;
-	wc.status = scatter(qp, sv_recv_entry(qp, position), landing);
+	wc.status = scatter(qp->v.context, sv_recv_entry(qp, position), landing);
 	qp->recv_filled++;
 	qp->recv_retired = position + 1;
 	sv_keep_made(cq, qp, SV_QUEUE_RECV, position, &wc);
-	event = cq->event_due;
-	sv_lock_drop(&cq->lock);
-	if (event)
-		sv_cq_event_now(cq);
-	/* As on a device, where such a receive breaks the connection; the sender alone was told otherwise. */
-	if (wc.status != IBV_WC_SUCCESS) {
-		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-
-		SV_REAL(ibv_modify_qp)(qp->rq.real, &attr, IBV_QP_STATE);
-	}
-	free_landing(landing);
+	end_fill(cq, landing, wc.status);
 	return 0;
 }
 
-void sv_landings_unbind(struct sv_qp *qp)
+int sv_landing_fill_shared(struct sv_srq *srq, uint32_t slot, struct sv_thread *self)
+{
+	struct sv_landing *landing = srq->landings.landed.first;
+	struct sv_cq *cq = sv_cq_of(landing->qp->v.recv_cq);
+	struct ibv_wc wc = landing->wc;
+	int err = begin_fill(cq, self);
+
+	if (err)
+		return err;
+	take_first(&srq->landings.landed);
+	srq->landed = srq->landings.landed.first != NULL;
+	wc.status = scatter(srq->v.context, &srq->log[slot].recv, landing);
+	srq->log[slot].number = 0;
+	sv_keep_shared(cq, landing->qp, srq, slot, &wc);
+	end_fill(cq, landing, wc.status);
+	return 0;
+}
+
+void sv_landings_unbind(struct sv_landings *landings)
 {
 	struct sv_landing *landing;
 
-	while ((landing = take_first(&qp->awaited)))
+	while ((landing = take_first(&landings->awaited)))
 		free_landing(landing);
-	qp->landings = 0;
-	for (landing = qp->landed.first; landing; landing = landing->next)
+	landings->count = 0;
+	for (landing = landings->landed.first; landing; landing = landing->next)
 		deregister(landing);
 }
 
-void sv_landings_forget(struct sv_qp *qp)
+void sv_landings_forget(struct sv_landings *landings, const struct sv_qp *qp)
 {
+	struct sv_landing_list landed = landings->landed;
 	struct sv_landing *landing;
 
-	sv_landings_unbind(qp);
-	while ((landing = take_first(&qp->landed)))
-		free_landing(landing);
-	qp->rq.landed = 0;
+	if (!qp)
+		sv_landings_unbind(landings);
+	landings->landed = (struct sv_landing_list){ 0 };
+	while ((landing = take_first(&landed))) {
+		if (qp && landing->qp != qp)
+			append(&landings->landed, landing);
+		else
+			free_landing(landing);
+	}
 }

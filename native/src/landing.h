@@ -8,15 +8,17 @@
 
 #include "objects.h"
 
-/* One of our receives has completed; wc as the real queue gave it. */
-void sv_landing_completed(struct sv_qp *qp, const struct ibv_wc *wc);
+/* One of our receives has completed, with a message for that QP; wc as the real queue gave it. */
+void sv_landing_completed(struct sv_landings *landings, struct sv_qp *qp, const struct ibv_wc *wc);
 /*
  * Fills the request just logged, at `position`, with the first landed message: its completion goes to the virtual
  * completion queue. The receive queue's lock must be held.
  */
 int sv_landing_fill(struct sv_qp *qp, uint64_t position, struct sv_thread *self);
-/* The real QP is gone: so are the receives still posted to it. What has landed stays. */
-void sv_landings_unbind(struct sv_qp *qp);
-void sv_landings_forget(struct sv_qp *qp);
+int sv_landing_fill_shared(struct sv_srq *srq, uint32_t slot, struct sv_thread *self);
+/* The real queue is gone: so are the receives still posted to it. What has landed stays. */
+void sv_landings_unbind(struct sv_landings *landings);
+/* Forgets what has landed for the QP; NULL: for any, and what is awaited. */
+void sv_landings_forget(struct sv_landings *landings, const struct sv_qp *qp);
 
 #endif

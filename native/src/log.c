@@ -33,11 +33,9 @@ int sv_log_gather(struct sv_qp *qp, struct sv_sent_entry *entry, uint32_t slot, 
 	return 0;
 }
 
-int sv_log_scatter(struct sv_qp *qp, struct sv_recv_entry *entry, uint32_t slot, const struct ibv_recv_wr *wr)
+int sv_log_scatter(struct sv_recv_entry *entry, char *side, uint32_t max_sge, const struct ibv_recv_wr *wr)
 {
-	char *side = qp->recv_side + (size_t)slot * qp->recv_stride;
-
-	if ((uint32_t)wr->num_sge > qp->cap.max_recv_sge)
+	if ((uint32_t)wr->num_sge > max_sge)
 		return EINVAL;
 	entry->sge = (struct ibv_sge){ 0 };
 	if (wr->num_sge) {

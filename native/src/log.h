@@ -62,6 +62,7 @@ enum sv_id_kind {
 /* Slots of the internal kind. */
 #define SV_INTERNAL_MARKER 1
 #define SV_INTERNAL_LANDING 2
+#define SV_INTERNAL_SHARED_LANDING 3	/* the index is an SRQ's */
 
 #define SV_MAX_WR (1u << 24)
 

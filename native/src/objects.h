@@ -28,6 +28,8 @@ struct sv_context {
 	/* The real context's own, or stand-ins that fail while there is none. */
 	int (*post_send)(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 	int (*post_recv)(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+	int (*post_srq_recv)(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+	struct sv_qp_numbers *qp_numbers;	/* NULL: none is needed */
 	const struct sv_keymap *lkeys;
 	uint32_t translate;		/* an lkey, or an rkey of one of its QPs, may differ from the real one */
 	struct sv_events events;
@@ -85,8 +87,9 @@ struct sv_extras {
 struct sv_completion {
 	struct ibv_wc wc;		/* as the application will see it */
 	struct sv_extras extras;
-	struct sv_qp *qp;
-	uint32_t position;		/* of its request in the log, modulo 2^32 */
+	uint32_t qp;			/* its index */
+	uint32_t srq;			/* likewise, of a receive of an SRQ */
+	uint32_t position;		/* of its request in the log, modulo 2^32; of an SRQ's: its slot */
 	uint16_t queue;			/* enum sv_queue */
 	uint16_t held;			/* an error since ANNOUNCE: whose it is has not been decided */
 };
@@ -125,7 +128,8 @@ struct sv_cq {
 
 enum sv_queue {
 	SV_QUEUE_SEND,
-	SV_QUEUE_RECV
+	SV_QUEUE_RECV,
+	SV_QUEUE_SHARED
 };
 
 /*
@@ -165,6 +169,7 @@ struct sv_recv_queue {
 /* A message that one of our own receives took, until the application posts the receive that it belongs to. */
 struct sv_landing {
 	struct sv_landing *next;
+	struct sv_qp *qp;		/* whose message it is */
 	struct ibv_mr *real_mr;
 	void *buffer;
 	uint64_t size;
@@ -174,6 +179,41 @@ struct sv_landing {
 struct sv_landing_list {
 	struct sv_landing *first, *last;
 };
+
+struct sv_landings {
+	struct sv_landing_list awaited;	/* posted and not consumed */
+	struct sv_landing_list landed;
+	uint32_t count;			/* of the awaited */
+};
+
+/* A receive of an SRQ. Its completions come in any order, so it is known by its slot. */
+struct sv_shared_entry {
+	struct sv_recv_entry recv;
+	uint64_t number;		/* the so manyth that was posted, from 1; 0: known to have been consumed, or free */
+	uint32_t next;			/* on a stack of free slots: that slot + 1, or 0 */
+	uint32_t reserved;
+};
+
+struct sv_srq {
+	struct ibv_srq *real;
+	struct sv_lock lock;		/* as a receive queue's */
+	struct sv_shared_entry *log;
+	uint64_t posted;
+	uint64_t id;
+	uint32_t free;			/* the stack of who posts, behind the lock */
+	uint32_t landed;		/* messages wait for the application's next receives */
+	struct ibv_srq v;
+	char zeros[SV_ZEROS];
+	uint32_t returned;		/* the stack of who polls; whoever posts takes all of it */
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t stride;
+	char *side;			/* SGE lists, one place for each slot */
+	struct ibv_sge *scratch;
+	struct sv_landings landings;
+	uint32_t events_reported;
+	uint32_t ending;
+} __attribute__((aligned(64)));
 
 #define SV_NEAR_SLOTS 4
 
@@ -206,10 +246,11 @@ struct sv_qp {
 	int32_t send_error, recv_error;	/* enum ibv_wc_status of the first held error, or 0 */
 	uint32_t marker;		/* as in struct sv_bookmark */
 	uint64_t marker_at;
-	struct sv_landing_list awaited;	/* landings posted and not consumed */
-	struct sv_landing_list landed;
-	uint32_t landings;
-	uint16_t generation;
+	struct sv_landings landings;
+	struct sv_srq *srq;		/* NULL: its own receive queue */
+	uint64_t shared_received;	/* messages for which the SRQ had a receive */
+	uint32_t real_num;		/* of the real QP, in the table of numbers; 0: not there */
+	uint32_t last_receive;		/* as in struct sv_bookmark */
 	uint16_t opened;
 	uint32_t events_reported;
 	uint32_t ending;
@@ -236,10 +277,21 @@ _Static_assert(sizeof(struct sv_qp) / 128 % 2 == 1, "an odd number of pairs, so 
 #define sv_channel_of(p) sv_container_of(p, struct sv_channel, v)
 #define sv_cq_of(p) sv_container_of(p, struct sv_cq, v)
 #define sv_qp_of(p) sv_container_of(p, struct sv_qp, v)
+#define sv_srq_of(p) sv_container_of(p, struct sv_srq, v)
 
 static inline struct sv_qp *sv_qp_at(uint32_t index)
 {
 	return (struct sv_qp *)(sv_arena_base + ((uintptr_t)SV_KIND_QP << SV_REGION_SHIFT)) + index;
+}
+
+static inline uint32_t sv_qp_index(const struct sv_qp *qp)
+{
+	return SV_ID_INDEX(qp->sq.id);
+}
+
+static inline struct sv_srq *sv_srq_at(uint32_t index)
+{
+	return (struct sv_srq *)(sv_arena_base + ((uintptr_t)SV_KIND_SRQ << SV_REGION_SHIFT)) + index;
 }
 
 /* context.c */
@@ -248,6 +300,7 @@ extern const struct verbs_context sv_verbs_template __attribute__((visibility("h
 /* post.c, poll.c, wr_ex.c */
 int sv_post_send(struct ibv_qp *vqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int sv_post_recv(struct ibv_qp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int sv_post_srq_recv(struct ibv_srq *vsrq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc);
 int sv_req_notify_cq(struct ibv_cq *vcq, int solicited_only);
 /* One completion into cq->current; 1, 0 or negative. The queue's lock is held. */
@@ -267,6 +320,7 @@ int sv_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 
 /* async.c */
 void sv_async_forget(struct sv_context *context, const void *object);
+void sv_async_forget_last_receive(struct sv_qp *qp);
 /* Waits until *completed, guarded by mutex and cond, has reached reported. Outside the gate. */
 void sv_await_acks(const char *verb, pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed,
 		   const uint32_t *reported);

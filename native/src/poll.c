@@ -3,6 +3,30 @@
 #include "build.h"
 #include "drain.h"
 #include "kept.h"
+#include "qp_numbers.h"
+#include "shared.h"
+
+/* Of an SRQ: the wr_id says which receive it was, the number which QP has taken it. */
+static bool translate_shared(struct ibv_wc *wc)
+{
+	uint32_t slot = SV_ID_SLOT(wc->wr_id);
+	struct sv_srq *srq = sv_srq_at(SV_ID_INDEX(wc->wr_id));
+	struct sv_qp *qp;
+
+	if (!SV_ID_SAME_QUEUE(wc->wr_id, srq->id))
+		return false;
+	qp = sv_qp_by_number(srq->v.context, wc->qp_num);
+	wc->wr_id = srq->log[slot].recv.wr_id;
+	sv_shared_return(srq, slot);
+	if (unlikely(!qp))
+		return false;
+	wc->qp_num = qp->v.qp_num;
+	wc->src_qp = qp->rq.peer_qp_num;
+	wc->slid = qp->rq.peer_lid;
+	if (likely(wc->status == IBV_WC_SUCCESS))
+		qp->shared_received++;
+	return true;
+}
 
 /*
  * Makes a completion of the real queue the application's. False when it is none of its own: its queue was reset, bound
@@ -36,7 +60,7 @@ static inline bool translate(struct ibv_wc *wc)
 		sv_store_release(&rq->credit, sv_position_of(rq->credit, rq->base, rq->mask, slot) + 1);
 		return true;
 	}
-	return false;
+	return SV_ID_KIND(id) == SV_ID_SRQ_RECV && translate_shared(wc);
 }
 
 /* Hands out kept completions. *held: the next one is an error whose cause is not known until the gate opens. */
@@ -47,7 +71,7 @@ static int deliver_kept(struct sv_cq *cq, int count, struct ibv_wc *wc, bool *he
 
 	while (given < count && cq->head + given != cq->tail) {
 		struct sv_completion *completion = &cq->kept[cq->head + given];
-		struct sv_qp *qp = completion->qp;
+		struct sv_qp *qp = sv_qp_at(completion->qp);
 
 		if (completion->held) {
 			if (announced) {
@@ -59,8 +83,10 @@ static int deliver_kept(struct sv_cq *cq, int count, struct ibv_wc *wc, bool *he
 		wc[given++] = completion->wc;
 		if (completion->queue == SV_QUEUE_SEND)
 			sv_store_release(&qp->sq.credit, completion->position + 1);
-		else
+		else if (completion->queue == SV_QUEUE_RECV)
 			sv_store_release(&qp->rq.credit, completion->position + 1);
+		else
+			sv_shared_return(sv_srq_at(completion->srq), completion->position);
 	}
 	sv_kept_remove(cq, given);
 	return given;

@@ -2,8 +2,10 @@
 /* Queue pairs: objects and verbs. */
 #include "build.h"
 #include "control.h"
+#include "drain.h"
 #include "kept.h"
 #include "landing.h"
+#include "qp_numbers.h"
 #include "real.h"
 
 /* Generations go on when a slot is used again, so they cannot live in it. */
@@ -114,7 +116,7 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	struct sv_qp *qp = sv_qp_of(vqp);
 	int err;
 
-	if (spec->qp_type != IBV_QPT_RC || spec->srq)
+	if (spec->qp_type != IBV_QPT_RC)
 		return EOPNOTSUPP;
 	if (spec->cap.max_send_wr > SV_MAX_WR || spec->cap.max_recv_wr > SV_MAX_WR || !spec->send_cq ||
 	    !spec->recv_cq)
@@ -125,9 +127,13 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	vqp->qp_num = spec->vqp_num;
 	vqp->qp_type = spec->qp_type;
 	vqp->state = IBV_QPS_RESET;
+	vqp->srq = spec->srq;
+	qp->srq = spec->srq ? sv_srq_of(spec->srq) : NULL;
 	qp->cap = spec->cap;
+	if (qp->srq)
+		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
 	qp->sq.max_wr = 0;
-	qp->rq.max_wr = spec->cap.max_recv_wr;
+	qp->rq.max_wr = qp->cap.max_recv_wr;
 	qp->signal_all = spec->sq_sig_all;
 	err = alloc_queues(qp);
 	if (!err && spec->extended)
@@ -141,30 +147,40 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	return 0;
 }
 
-void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
+int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);
 
 	qp->sq.real = qp->rq.real = real;
-	sv_landings_unbind(qp);
+	sv_landings_unbind(&qp->landings);
+	sv_qp_numbers_remove(qp);
 	if (!real)
-		return;
+		return 0;
 	new_generation(qp);
 	qp->marker = 0;
 	qp->send_error = qp->recv_error = 0;
+	sv_store_release(&qp->last_receive, 0);
+	return qp->srq ? sv_qp_numbers_add(qp, real->qp_num) : 0;
 }
 
 void sv_qp_empty(struct sv_qp *qp)
 {
 	sv_kept_purge(sv_cq_of(qp->v.send_cq), qp);
 	sv_kept_purge(sv_cq_of(qp->v.recv_cq), qp);
-	sv_landings_forget(qp);
+	sv_landings_forget(&qp->landings, NULL);
+	qp->rq.landed = 0;
+	if (qp->srq) {
+		sv_landings_forget(&qp->srq->landings, qp);
+		qp->srq->landed = qp->srq->landings.landed.first != NULL;
+		sv_store_release(&qp->last_receive, 0);
+	}
 	qp->sq.posted = qp->sq.consumers = 0;
 	qp->rq.posted = 0;
 	qp->sq.base = qp->rq.base = 0;
 	sv_store_release(&qp->sq.credit, 0);
 	sv_store_release(&qp->rq.credit, 0);
-	qp->send_retired = qp->recv_retired = qp->recv_flushed = qp->recv_filled = qp->landed_total = 0;
+	qp->send_retired = qp->recv_retired = qp->recv_flushed = qp->recv_filled = qp->landed_total =
+		qp->shared_received = 0;
 	qp->send_error_at = qp->recv_error_at = 0;
 	qp->send_error = qp->recv_error = 0;
 	qp->marker = 0;
@@ -207,6 +223,7 @@ static void end_qp(struct sv_qp *qp)
 	if (qp->opened) {
 		sv_qp_empty(qp);
 		count_on_cqs(qp, -1);
+		sv_qp_numbers_remove(qp);
 		free_queues(qp);
 	}
 	sv_async_forget(sv_context_of(qp->v.context), &qp->v);
@@ -226,19 +243,41 @@ void sv_qp_free(struct ibv_qp *vqp)
 /* ---- Verbs ------------------------------------------------------------------------------------------------------ */
 
 /*
+ * A QP that is about to lose its completions takes receives of its SRQ with it, and their slots must come back: so it
+ * stops receiving, and its completions are looked through while the real QP is still there. In change_qp.
+ */
+static void collect_shared(struct sv_qp *qp, struct sv_thread *self)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct sv_cq *cq = sv_cq_of(qp->v.recv_cq);
+
+	if (!qp->rq.real || qp->v.state == IBV_QPS_RESET)
+		return;
+	if (qp->v.state != IBV_QPS_ERR)
+		SV_REAL(ibv_modify_qp)(qp->rq.real, &attr, IBV_QP_STATE);
+	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
+	sv_cq_drain(&cq->v);
+	sv_lock_drop(&cq->lock);
+}
+
+/*
  * A verb that may reset or end a queue pair: the driver only asks for it, and this thread does it under the locks of the
  * queues and of their completion queues, which another thread may be polling. Were the driver's threads to take these
  * locks, they would lose their bias.
  */
-static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, unsigned count, const uint64_t *args)
+static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, bool ends, unsigned count,
+		     const uint64_t *args)
 {
 	struct sv_cq *first = sv_cq_of(qp->v.send_cq), *second = sv_cq_of(qp->v.recv_cq);
+	struct sv_lock *receive = qp->srq ? &qp->srq->lock : &qp->rq.lock;
 	struct sv_thread *self;
 	int err = sv_driver_start(verb);
 
 	if (err)
 		return err;
 	self = sv_gate_enter(verb);
+	if (ends && qp->srq)
+		collect_shared(qp, self);
 	sv_thread_holds_nothing(self);
 	qp->in_verb = 1;
 	err = sv_mailbox_call(op, verb, NULL, count, args, -1);
@@ -250,7 +289,7 @@ static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, unsigned
 			second = sv_cq_of(qp->v.send_cq);
 		}
 		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
-		sv_lock_take_nested(&qp->rq.lock, self, SV_HELD_RECV);
+		sv_lock_take_nested(receive, self, SV_HELD_RECV);
 		sv_lock_take_nested(&first->lock, self, SV_HELD_CQ);
 		if (second != first)
 			sv_lock_take_nested(&second->lock, self, SV_HELD_SECOND_CQ);
@@ -258,7 +297,7 @@ static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, unsigned
 		if (second != first)
 			sv_lock_drop(&second->lock);
 		sv_lock_drop(&first->lock);
-		sv_lock_drop(&qp->rq.lock);
+		sv_lock_drop(receive);
 		sv_lock_drop(&qp->sq.lock);
 		qp->reset_asked = 0;
 		if (qp->free_asked)
@@ -301,7 +340,8 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 
 	if (!sv_ours(qp))
 		return SV_REAL(ibv_modify_qp)(qp, attr, mask);
-	return change_qp(SV_OP_MODIFY_QP, "ibv_modify_qp", sv_qp_of(qp), 3, args);
+	return change_qp(SV_OP_MODIFY_QP, "ibv_modify_qp", sv_qp_of(qp),
+			 (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET, 3, args);
 }
 
 int ibv_destroy_qp(struct ibv_qp *vqp)
@@ -318,7 +358,7 @@ int ibv_destroy_qp(struct ibv_qp *vqp)
 	pthread_mutex_lock(&context->events.mutex);
 	pthread_mutex_unlock(&context->events.mutex);
 	sv_await_acks("ibv_destroy_qp", &vqp->mutex, &vqp->cond, &vqp->events_completed, &qp->events_reported);
-	err = change_qp(SV_OP_DESTROY_QP, "ibv_destroy_qp", qp, 1, args);
+	err = change_qp(SV_OP_DESTROY_QP, "ibv_destroy_qp", qp, true, 1, args);
 	if (err)
 		sv_store_release(&qp->ending, 0);
 	return err;

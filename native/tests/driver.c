@@ -22,7 +22,7 @@
 #define MAX_OBJECTS 4096
 #define SERVICE_THREADS 3
 
-enum kind { CHANNEL, PD, DM, MR, CQ, QP };	/* in the order in which they are made anew */
+enum kind { CHANNEL, PD, DM, MR, CQ, SRQ, QP };	/* in the order in which they are made anew */
 
 struct object {
 	enum kind kind;
@@ -31,6 +31,7 @@ struct object {
 	union {
 		struct { int cqe; struct ibv_comp_channel *channel; uint64_t wc_flags; } cq;
 		struct { struct ibv_qp_init_attr init; int state; } qp;
+		struct { struct ibv_srq_init_attr init; } srq;
 		struct { int access; enum { MEMORY, NONE, DEVICE } of; struct ibv_dm *dm; uint64_t offset; } mr;
 		uint64_t dm_length;
 	};
@@ -54,7 +55,8 @@ static struct {
 	REAL(open_device) REAL(close_device) REAL(query_device) REAL(query_gid) REAL(alloc_pd)          \
 	REAL(dealloc_pd) REAL(dereg_mr) REAL(reg_dmabuf_mr) REAL(create_comp_channel) REAL(destroy_comp_channel)            \
 	REAL(create_cq) REAL(destroy_cq) REAL(resize_cq) REAL(create_qp) REAL(modify_qp)                \
-	REAL(query_qp) REAL(destroy_qp)
+	REAL(query_qp) REAL(destroy_qp) REAL(create_srq) REAL(modify_srq) REAL(query_srq)               \
+	REAL(destroy_srq)
 	REALS
 #undef REAL
 } real;
@@ -168,6 +170,7 @@ static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool exten
 	struct sv_qp_spec spec = {
 		.send_cq = attr->send_cq,
 		.recv_cq = attr->recv_cq,
+		.srq = attr->srq,
 		.qp_context = attr->qp_context,
 		.cap = attr->cap,
 		.qp_type = attr->qp_type,
@@ -177,22 +180,42 @@ static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool exten
 	struct object *object;
 	int err;
 
-	if (attr->qp_type != IBV_QPT_RC || attr->srq) {
+	if (attr->qp_type != IBV_QPT_RC) {
 		sv_qp_free(v);
 		return EOPNOTSUPP;
 	}
 	init.qp_context = v;
 	init.send_cq = sv_real(attr->send_cq);
 	init.recv_cq = sv_real(attr->recv_cq);
+	init.srq = attr->srq ? sv_real(attr->srq) : NULL;
 	init.cap.max_send_wr++;
 	made = real.create_qp(sv_real(vpd), &init);
 	spec.vqp_num = made->qp_num ^ masks.qp_num;
 	err = sv_qp_open(v, &spec);
 	if (err)
 		return err;
-	sv_qp_bind(v, made);
+	err = sv_qp_bind(v, made);
+	if (err)
+		return err;
 	object = add(QP, v, vpd->context);
 	object->qp.init = *attr;
+	*result = (uintptr_t)v;
+	return 0;
+}
+
+static int open_srq(struct ibv_pd *vpd, struct ibv_srq_init_attr *attr, uint64_t *result)
+{
+	struct ibv_srq *v = sv_srq_alloc(vpd);
+	struct ibv_srq_init_attr init = *attr;
+	struct sv_srq_spec spec = { attr->srq_context, attr->attr.max_wr, attr->attr.max_sge };
+	int err;
+
+	init.srq_context = v;
+	err = sv_srq_open(v, &spec);
+	if (err)
+		return err;
+	sv_srq_bind(v, real.create_srq(sv_real(vpd), &init));
+	add(SRQ, v, vpd->context)->srq.init = *attr;
 	*result = (uintptr_t)v;
 	return 0;
 }
@@ -344,6 +367,24 @@ static int carry_out(struct sv_request *r)
 
 		return open_qp(attr->pd, (struct ibv_qp_init_attr *)attr, true, &r->result);
 	}
+	case SV_OP_CREATE_SRQ:
+		return open_srq(first, pointer(r->arg[1]), &r->result);
+	case SV_OP_CREATE_SRQ_EX: {
+		struct ibv_srq_init_attr_ex *attr = pointer(r->arg[1]);
+
+		return open_srq(attr->pd, (struct ibv_srq_init_attr *)attr, &r->result);
+	}
+	case SV_OP_MODIFY_SRQ:
+		return real.modify_srq(sv_real(first), pointer(r->arg[1]), r->arg[2]);
+	case SV_OP_QUERY_SRQ:
+		return real.query_srq(sv_real(first), pointer(r->arg[1]));
+	case SV_OP_DESTROY_SRQ:
+		err = real.destroy_srq(sv_real(first));
+		if (err)
+			return err;
+		forget(first);
+		sv_srq_free(first);
+		return 0;
 	case SV_OP_MODIFY_QP: {
 		struct ibv_qp_attr *attr = pointer(r->arg[1]);
 
@@ -415,6 +456,10 @@ void driver_detach(struct ibv_context *vcontext)
 				real.destroy_qp(made);
 				sv_qp_bind(object->v, NULL);
 				break;
+			case SRQ:
+				sv_srq_bind(object->v, NULL);
+				real.destroy_srq(made);
+				break;
 			case CQ:
 				sv_cq_bind(object->v, NULL);
 				real.destroy_cq(made);
@@ -443,6 +488,15 @@ void driver_detach(struct ibv_context *vcontext)
 	detached_context = vcontext;
 }
 
+static void reattach_srq(struct object *object)
+{
+	struct ibv_srq *v = object->v;
+	struct ibv_srq_init_attr init = object->srq.init;
+
+	init.srq_context = v;
+	sv_srq_bind(v, real.create_srq(sv_real(v->pd), &init));
+}
+
 static void reattach_qp(struct object *object)
 {
 	struct ibv_qp *v = object->v;
@@ -453,10 +507,12 @@ static void reattach_qp(struct object *object)
 	init.qp_context = v;
 	init.send_cq = sv_real(init.send_cq);
 	init.recv_cq = sv_real(init.recv_cq);
+	init.srq = init.srq ? sv_real(init.srq) : NULL;
 	made = real.create_qp(sv_real(v->pd), &init);
 	attr.qp_state = object->qp.state;
 	real.modify_qp(made, &attr, IBV_QP_STATE);
-	sv_qp_bind(v, made);
+	if (sv_qp_bind(v, made))
+		die("a queue pair cannot be bound");
 }
 
 void driver_reattach(struct ibv_context *vcontext)
@@ -486,6 +542,9 @@ void driver_reattach(struct ibv_context *vcontext)
 			case CQ:
 				err = sv_cq_bind(object->v, make_real_cq(object->v, object->cq.cqe, object->cq.channel,
 									 object->cq.wc_flags));
+				break;
+			case SRQ:
+				reattach_srq(object);
 				break;
 			case QP:
 				reattach_qp(object);

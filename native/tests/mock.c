@@ -22,6 +22,7 @@
 #define CQ_MAGIC 0xc9c9c9c9u
 #define QP_MAGIC 0x99999999u
 #define DM_MAGIC 0xd3d3d3d3u
+#define SRQ_MAGIC 0x59595959u
 
 struct mock_context {
 	unsigned magic;
@@ -108,6 +109,11 @@ struct mock_cq *mock_cq(struct ibv_cq *vcq)
 	return OBJECT(sv_real(vcq), mock_cq, CQ_MAGIC);
 }
 
+struct mock_srq *mock_srq(struct ibv_srq *vsrq)
+{
+	return OBJECT(sv_real(vsrq), mock_srq, SRQ_MAGIC);
+}
+
 /* ---- Data plane ------------------------------------------------------------------------------------------------- */
 
 static void event_if_armed(struct mock_cq *cq, const struct ibv_wc *wc)
@@ -145,10 +151,11 @@ static void complete_send(struct mock_qp *qp, enum ibv_wc_status status)
 		push(OBJECT(qp->v.send_cq, mock_cq, CQ_MAGIC), &wc);
 }
 
-static void complete_recv(struct mock_qp *qp, enum ibv_wc_status status, uint32_t byte_len)
+static void take_receive(struct mock_qp *qp, const struct mock_request *request, enum ibv_wc_status status,
+			 uint32_t byte_len)
 {
 	struct ibv_wc wc = {
-		.wr_id = qp->recv.requests[qp->recv.completed++ % MOCK_RING].recv.wr_id,
+		.wr_id = request->recv.wr_id,
 		.status = status,
 		.opcode = IBV_WC_RECV,
 		.byte_len = byte_len,
@@ -158,6 +165,11 @@ static void complete_recv(struct mock_qp *qp, enum ibv_wc_status status, uint32_
 	};
 
 	push(OBJECT(qp->v.recv_cq, mock_cq, CQ_MAGIC), &wc);
+}
+
+static void complete_recv(struct mock_qp *qp, enum ibv_wc_status status, uint32_t byte_len)
+{
+	take_receive(qp, &qp->recv.requests[qp->recv.completed++ % MOCK_RING], status, byte_len);
 }
 
 static void check_permitted(void)
@@ -338,6 +350,42 @@ static int post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_w
 	return err;
 }
 
+static void queue_receive(struct mock_queue *queue, const struct ibv_recv_wr *wr)
+{
+	struct mock_request *request = &queue->requests[queue->posted++ % MOCK_RING];
+
+	request->recv = *wr;
+	copy_sges(request, wr->sg_list, wr->num_sge);
+}
+
+static int post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct mock_srq *srq = OBJECT(v, mock_srq, SRQ_MAGIC);
+	int err = 0;
+
+	check_permitted();
+	pthread_mutex_lock(&lock);
+	for (; wr && !err; wr = wr->next) {
+		if (fails()) {
+			*bad = wr;
+			err = ENOSPC;
+		} else {
+			queue_receive(&srq->recv, wr);
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+void mock_complete_shared(struct mock_srq *srq, unsigned number, struct mock_qp *qp, enum ibv_wc_status status,
+			  uint32_t byte_len)
+{
+	pthread_mutex_lock(&lock);
+	take_receive(qp, &srq->recv.requests[number % MOCK_RING], status, byte_len);
+	srq->recv.completed++;
+	pthread_mutex_unlock(&lock);
+}
+
 static int post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct mock_qp *qp = OBJECT(v, mock_qp, QP_MAGIC);
@@ -345,16 +393,12 @@ static int post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_w
 	check_permitted();
 	pthread_mutex_lock(&lock);
 	for (; wr; wr = wr->next) {
-		struct mock_request *request = &qp->recv.requests[qp->recv.posted % MOCK_RING];
-
 		if (fails() || v->state == IBV_QPS_RESET) {
 			*bad = wr;
 			pthread_mutex_unlock(&lock);
 			return v->state == IBV_QPS_RESET ? EINVAL : ENOSPC;
 		}
-		request->recv = *wr;
-		copy_sges(request, wr->sg_list, wr->num_sge);
-		qp->recv.posted++;
+		queue_receive(&qp->recv, wr);
 		if (mock_completes_at_once)
 			complete_recv(qp, IBV_WC_SUCCESS, 1);
 	}
@@ -705,6 +749,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *v, struct ibv_qp_init_attr *attr)
 	qp->v.pd = v;
 	qp->v.send_cq = attr->send_cq;
 	qp->v.recv_cq = attr->recv_cq;
+	qp->v.srq = attr->srq;
+	if (attr->srq)
+		OBJECT(attr->srq, mock_srq, SRQ_MAGIC)->users++;
 	qp->v.qp_num = next_qp_num++;
 	qp->v.qp_type = attr->qp_type;
 	qp->signal_all = attr->sq_sig_all;
@@ -735,6 +782,8 @@ int ibv_query_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask, struct ib
 
 int ibv_destroy_qp(struct ibv_qp *v)
 {
+	if (v->srq)
+		OBJECT(v->srq, mock_srq, SRQ_MAGIC)->users--;
 	end(OBJECT(v, mock_qp, QP_MAGIC), sizeof(struct mock_qp));
 	return 0;
 }
@@ -764,10 +813,46 @@ struct ibv_context *ibv_open_device(struct ibv_device *v)
 	context->ex.context.ops.req_notify_cq = req_notify_cq;
 	context->ex.context.ops.post_send = post_send;
 	context->ex.context.ops.post_recv = post_recv;
+	context->ex.context.ops.post_srq_recv = post_srq_recv;
 	context->ex.context.async_fd = fds[0];
 	context->ex.context.num_comp_vectors = 3;
 	context->ex.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	return &context->ex.context;
+}
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *v, struct ibv_srq_init_attr *attr)
+{
+	struct mock_srq *srq;
+
+	OBJECT(v, mock_pd, PD_MAGIC);
+	srq = make(sizeof(*srq), SRQ_MAGIC);
+	srq->v.context = v->context;
+	srq->v.srq_context = attr->srq_context;
+	srq->v.pd = v;
+	return &srq->v;
+}
+
+int ibv_modify_srq(struct ibv_srq *v, struct ibv_srq_attr *attr, int mask)
+{
+	if (mask & IBV_SRQ_LIMIT)
+		OBJECT(v, mock_srq, SRQ_MAGIC)->limit = attr->srq_limit;
+	return 0;
+}
+
+int ibv_query_srq(struct ibv_srq *v, struct ibv_srq_attr *attr)
+{
+	attr->srq_limit = OBJECT(v, mock_srq, SRQ_MAGIC)->limit;
+	return 0;
+}
+
+int ibv_destroy_srq(struct ibv_srq *v)
+{
+	struct mock_srq *srq = OBJECT(v, mock_srq, SRQ_MAGIC);
+
+	if (srq->users)
+		return EBUSY;
+	end(srq, sizeof(*srq));
+	return 0;
 }
 
 /* ---- Asynchronous events ---------------------------------------------------------------------------------------- */

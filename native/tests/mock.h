@@ -65,13 +65,25 @@ struct mock_qp {
 	struct ibv_qp_attr attr;
 };
 
+struct mock_srq {
+	unsigned magic;
+	struct ibv_srq v;
+	struct mock_queue recv;
+	uint32_t limit;
+	unsigned users;			/* QPs */
+};
+
 /* The real objects behind virtual ones, by what sv_real says. */
 struct mock_qp *mock_qp(struct ibv_qp *vqp);
 struct mock_cq *mock_cq(struct ibv_cq *vcq);
+struct mock_srq *mock_srq(struct ibv_srq *vsrq);
 
 /* The next `count` posted requests complete in order: those that are signaled, or all of them when in error. */
 void mock_complete_sends(struct mock_qp *qp, unsigned count, enum ibv_wc_status status);
 void mock_complete_recvs(struct mock_qp *qp, unsigned count, enum ibv_wc_status status, uint32_t byte_len);
+/* The receive of an SRQ that was posted as the so manyth (from 0) completes with a message of that QP. */
+void mock_complete_shared(struct mock_srq *srq, unsigned number, struct mock_qp *qp, enum ibv_wc_status status,
+			  uint32_t byte_len);
 /* The last request posted to the receive queue takes a message of these bytes. */
 void mock_receive(struct mock_qp *qp, const void *bytes, uint32_t length);
 /* Completions taken from the real queue in all. */

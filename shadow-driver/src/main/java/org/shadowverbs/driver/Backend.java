@@ -84,6 +84,15 @@ interface Backend {
 
     int destroyCq(long cq);
 
+    /** @param initAttr struct ibv_srq_init_attr; its sizes are updated */
+    long createSrq(long pd, MemorySegment initAttr);
+
+    int modifySrq(long srq, MemorySegment attr, int mask);
+
+    int querySrq(long srq, MemorySegment attr);
+
+    int destroySrq(long srq);
+
     /** @param initAttr struct ibv_qp_init_attr; its cap is updated */
     long createQp(long pd, MemorySegment initAttr);
 

@@ -20,9 +20,14 @@ final class Bookmark {
     final int recvError;
     final int marker;
     final int landings;
+    /** Receives come from a shared receive queue: {@link Pool} has their number. */
+    final boolean shared;
+    /** Of such a queue pair in error: all completions of its receives have been seen. */
+    final boolean lastReceive;
 
     Bookmark(final long posted, final long retired, final long consumers, final long received, final long receives,
-            final int sendError, final int recvError, final int marker, final int landings) {
+            final int sendError, final int recvError, final int marker, final int landings, final boolean shared,
+            final boolean lastReceive) {
         this.posted = posted;
         this.retired = retired;
         this.consumers = consumers;
@@ -32,17 +37,15 @@ final class Bookmark {
         this.recvError = recvError;
         this.marker = marker;
         this.landings = landings;
+        this.shared = shared;
+        this.lastReceive = lastReceive;
     }
 
     static Bookmark of(final MemorySegment b) {
         return new Bookmark(sv_bookmark.posted(b), sv_bookmark.retired(b), sv_bookmark.consumers(b),
                 sv_bookmark.received(b), sv_bookmark.receives(b), sv_bookmark.send_error(b),
-                sv_bookmark.recv_error(b), sv_bookmark.marker(b), sv_bookmark.landings(b));
-    }
-
-    /** Messages that can still arrive, or have: the peer's consumers beyond this number are blocked. */
-    long capacity() {
-        return received + receives + landings;
+                sv_bookmark.recv_error(b), sv_bookmark.marker(b), sv_bookmark.landings(b), sv_bookmark.shared(b) != 0,
+                sv_bookmark.last_receive(b) != 0);
     }
 
     boolean inError() {

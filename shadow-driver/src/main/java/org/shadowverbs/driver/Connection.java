@@ -4,7 +4,7 @@ package org.shadowverbs.driver;
 import org.shadowverbs.ids.QpRecord;
 
 /** A queue pair during one checkpoint: its peer, and how far its drain has come. */
-final class Connection {
+final class Connection implements Pool.User {
     final Qp qp;
     Pairing pairing = Pairing.UNCONNECTED;
     /** What the peer published about itself; null where nobody did. */
@@ -27,6 +27,16 @@ final class Connection {
 
     boolean settled() {
         return decision.action == DrainPolicy.Action.SETTLED;
+    }
+
+    @Override
+    public long received() {
+        return end.bookmark.received;
+    }
+
+    @Override
+    public DrainRecord heard() {
+        return heard;
     }
 
     /** For messages: the queue pair and who it talks to. */

@@ -7,6 +7,7 @@ import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_gid_entry;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.Gid;
 import org.shadowverbs.ids.PortIds;
 
@@ -132,6 +133,8 @@ final class ContextVerbs {
         ibv_device_attr.max_qp_wr(attr, Math.max(1, ibv_device_attr.max_qp_wr(attr) - 1));
         ibv_device_attr.max_cqe(attr, Math.max(1, ibv_device_attr.max_cqe(attr) - Cq.ROOM));
         ibv_device_attr.phys_port_cnt(attr, (byte) context.portCount);
+        ibv_device_attr.device_cap_flags(attr, ibv_device_attr.device_cap_flags(attr)
+                & ~verbs_h.IBV_DEVICE_SRQ_RESIZE());
     }
 
     int queryPort(final long vcontext, final int port, final long address, final long size) {

@@ -3,6 +3,7 @@ package org.shadowverbs.driver;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
@@ -11,6 +12,7 @@ import java.util.Map;
 import java.util.Set;
 import org.shadowverbs.bindings.abi.sv_bookmark;
 import org.shadowverbs.bindings.abi.sv_sent;
+import org.shadowverbs.bindings.abi.sv_srq_mark;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
@@ -30,6 +32,8 @@ final class Drain {
     private final Arena arena = Arena.ofConfined();
     private final MemorySegment bookmark = sv_bookmark.allocate(arena);
     private final MemorySegment sent = sv_sent.allocate(arena);
+    private final MemorySegment srqBookmark = sv_srq_mark.allocate(arena);
+    private final Map<Srq, Pool> pools = new LinkedHashMap<Srq, Pool>();
     private final Map<Cq, Integer> ownRequests = new HashMap<Cq, Integer>();
     /** Something was done, or seen, since the last round. */
     private boolean moved;
@@ -44,6 +48,9 @@ final class Drain {
         this.scope = scope;
         for (final Connection c : connections) {
             c.said = null;
+            if (c.qp.srq != null) {
+                pools.put(c.qp.srq, new Pool());
+            }
         }
     }
 
@@ -55,13 +62,18 @@ final class Drain {
         for (final Connection c : connections) {
             c.end.bookmark = read(c.qp);
         }
+        readPools();
         countOwnRequests();
         for (final Connection c : connections) {
-            // Retries for a receive that is not there may run out at any time, also of a settled queue pair.
-            if (!c.settled() || c.end.bookmark.inError()) {
+            // Retries for a receive that is not there may run out at any time, also of a settled queue pair; and a
+            // landing at a shared receive queue may let it go on.
+            if (!c.settled() || c.end.bookmark.inError() || c.heard != null && c.heard.pool.shared) {
                 settle(c);
             }
             serve(c);
+        }
+        for (final Srq srq : pools.keySet()) {
+            land(srq);
         }
     }
 
@@ -71,13 +83,49 @@ final class Drain {
                 return false;
             }
         }
+        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
+            if (!e.getValue().isKnownTo(users(e.getKey()))) {
+                return false;
+            }
+        }
         return true;
+    }
+
+    /** The connected queue pairs on a shared receive queue. */
+    private List<Connection> users(final Srq srq) {
+        final List<Connection> users = new ArrayList<Connection>();
+        for (final Connection c : connections) {
+            if (c.qp.srq == srq && c.pairing == Pairing.CONNECTED) {
+                users.add(c);
+            }
+        }
+        return users;
+    }
+
+    private void readPools() throws Refusal {
+        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
+            library.srqBookmark(e.getKey().virtual, srqBookmark);
+            e.getValue().receives = sv_srq_mark.receives(srqBookmark);
+            e.getValue().landings = sv_srq_mark.landings(srqBookmark);
+        }
+        for (final Connection c : connections) {
+            // That all its messages have been counted is told by an event.
+            if (c.qp.srq != null && !c.end.bookmark.lastReceive && c.end.bookmark.inError()) {
+                check(c, "take the events of its device", library.contextDrain(c.qp.context().virtual));
+            }
+        }
     }
 
     /** Whether both ends of each connection are settled: this rank need not stay for anybody. */
     boolean settledOnBothSides() {
         for (final Connection c : connections) {
-            if (!c.settled() || c.pairing == Pairing.CONNECTED && (c.heard == null || !c.heard.settled)) {
+            if (!c.settled() || c.pairing == Pairing.CONNECTED && (c.heard == null || !c.heard.settled
+                    || c.heard.pool.shared && !c.heard.pool.settled)) {
+                return false;
+            }
+        }
+        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
+            if (!e.getValue().settled(users(e.getKey()))) {
                 return false;
             }
         }
@@ -167,6 +215,20 @@ final class Drain {
                 count(c.qp.receiveCq, c.end.bookmark.landings);
             }
         }
+        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
+            // Any of them may get it.
+            for (final Cq cq : e.getValue().landings > 0 ? receiveCqs(e.getKey()) : Set.<Cq>of()) {
+                count(cq, e.getValue().landings);
+            }
+        }
+    }
+
+    private Set<Cq> receiveCqs(final Srq srq) {
+        final Set<Cq> cqs = new HashSet<Cq>();
+        for (final Connection c : users(srq)) {
+            cqs.add(c.qp.receiveCq);
+        }
+        return cqs;
     }
 
     private int count(final Cq cq, final int more) {
@@ -249,6 +311,26 @@ final class Drain {
         }
     }
 
+    /** What the senders to a shared receive queue need. */
+    private void land(final Srq srq) throws Refusal {
+        final Pool pool = pools.get(srq);
+        final List<Connection> users = users(srq);
+        final long length = pool.landing(users);
+        if (length == Pool.NO_LANDING) {
+            return;
+        }
+        for (final Cq cq : receiveCqs(srq)) {
+            if (!takeRoom(cq)) {
+                return;
+            }
+        }
+        check(users.get(0), "post a landing of " + length + " bytes",
+                library.srqPostLanding(srq.virtual, length));
+        pool.landings++;
+        pool.landingsPosted++;
+        moved = true;
+    }
+
     /** A queue pair in RTR cannot change its access flags, but on the way to RTS. */
     private void allowRemoteWrites(final Connection c) throws Refusal {
         try (Arena frame = Arena.ofConfined()) {
@@ -285,13 +367,35 @@ final class Drain {
         }
     }
 
-    private static DrainRecord record(final Connection c) {
+    private DrainRecord record(final Connection c) {
         final Bookmark b = c.end.bookmark;
+        final Pool pool = c.qp.srq == null ? null : pools.get(c.qp.srq);
         final boolean lands = c.decision.action == DrainPolicy.Action.ASK_LANDING;
-        return new DrainRecord(b.received, b.receives, b.landings,
+        return new DrainRecord(b.received, pool == null ? b.receives : pool.receives,
+                pool == null ? b.landings : pool.landings,
                 c.qp.attributes.state() == verbs_h.IBV_QPS_ERR(), c.end.withdrawn || c.end.failAfterwards,
                 c.end.undecided(), c.decision.action == DrainPolicy.Action.ASK_MARKER, c.granted,
-                c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0);
+                c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0, poolRecord(c, pool));
+    }
+
+    private PoolRecord poolRecord(final Connection c, final Pool pool) {
+        final boolean toShared = c.heard != null && c.heard.pool.shared;
+        if (pool == null && !toShared) {
+            return PoolRecord.NONE;
+        }
+        long ordinal = 0;
+        long length = 0;
+        if (toShared) {
+            final NativeSendLog log = new NativeSendLog(c.qp, c.end);
+            final long next = DrainPolicy.next(c.end.bookmark, c.heard.received, log);
+            if (next < c.end.bookmark.posted) {
+                ordinal = log.ordinal(next);
+                length = DrainPolicy.messageLength(log, next);
+            }
+        }
+        return new PoolRecord(pool != null, pool == null ? 0 : pool.landingsPosted,
+                pool != null && pool.settled(users(c.qp.srq)), toShared ? c.heard.pool.landings : 0,
+                c.end.bookmark.consumers, ordinal, length);
     }
 
     /** The C side's log, one entry at a time. */

@@ -9,6 +9,19 @@ package org.shadowverbs.driver;
  * cannot take effect, because it is, or stands behind, a consumer for which the peer has no receive. Reliable connections
  * execute in order (IBTA volume 1, 9.7), so a consumer that the peer has counted proves everything before it executed
  * there; of READs and atomics the answer must have come back, too, which only a completion proves.
+ *
+ * <p>A shared receive queue. Which of its senders gets a receive that is left nobody can know, but each knows a bound:
+ * with {@code f} receives left and {@code r} messages of its own counted, its consumers beyond {@code r + f} cannot take
+ * effect, whoever gets what. That is all that is needed:
+ * <ul>
+ * <li>A sender with a consumer below its bound waits. It does not wait for ever: either all senders together have no more
+ * consumers than there are receives, then all are executed; or the receives run out, and the bound becomes {@code r}.
+ * Bounds only sink but for landings, so what was blocked once stays so.
+ * <li>A marker must not stand behind a consumer whose receive another sender may get: it is posted only when all
+ * consumers before it have been counted.
+ * <li>A landing may be taken by a sender that had settled. So it raises the bound of all, they wait again, and nobody is
+ * done before all have heard of the last one ({@link Pool}).
+ * </ul>
  */
 final class DrainPolicy {
     /** {@code enum ibv_wc_status}. */
@@ -155,7 +168,7 @@ final class DrainPolicy {
         if (b.sendError == RNR_RETRY_EXC_ERR || b.sendError == RETRY_EXC_ERR && (pairing == Pairing.UNREADY
                 || pairing == Pairing.CONNECTED && peer != null && peer.withdrawn)) {
             // The messages received before are all counted only when the receives behind them are flushed.
-            return b.recvError == 0 && b.receives + b.landings > 0
+            return (b.shared ? !b.lastReceive : b.recvError == 0 && b.receives + b.landings > 0)
                     ? Decision.of(Action.WAIT, "the flush of the receive queue") : Decision.of(Action.WITHDRAW, "");
         }
         if (b.sendError == RETRY_EXC_ERR && pairing == Pairing.CONNECTED) {
@@ -235,10 +248,34 @@ final class DrainPolicy {
             return Decision.of(Action.WAIT, "the peer's count of messages");
         }
         if (end == b.posted) {
+            if (peer.pool.shared && lastOrdinal(b.retired, end, log) > peer.received) {
+                return Decision.of(Action.WAIT, "the peer's count of messages");
+            }
             return peer.granted ? Decision.of(Action.MARKER, "") : Decision.of(Action.ASK_MARKER, "a marker");
         }
-        final boolean write = log.opcode(end) == RDMA_WRITE_WITH_IMM;
-        return new Decision(Action.ASK_LANDING, end, log.ordinal(end), write ? 0 : log.length(end), "a landing");
+        return new Decision(Action.ASK_LANDING, end, log.ordinal(end), messageLength(log, end), "a landing");
+    }
+
+    private static long lastOrdinal(final long from, final long to, final SendLog log) {
+        long last = 0;
+        for (long p = from; p < to; p++) {
+            last = Math.max(last, log.ordinal(p));
+        }
+        return last;
+    }
+
+    /** The first consumer that a peer has not counted: its position, or that behind the last request. */
+    static long next(final Bookmark b, final long received, final SendLog log) {
+        long p = b.retired;
+        while (p < b.posted && log.ordinal(p) <= received) {
+            p++;
+        }
+        return p;
+    }
+
+    /** How long a receive must be for the message of a consumer. */
+    static long messageLength(final SendLog log, final long position) {
+        return log.opcode(position) == RDMA_WRITE_WITH_IMM ? 0 : log.length(position);
     }
 
     /** The position behind the last request that the peer's count of messages proves to have taken effect. */
@@ -270,9 +307,9 @@ final class DrainPolicy {
         return peer != null && peer.wantsMarker && !granted;
     }
 
-    /** Whether this end is to post a landing: the next message to arrive is the one that was asked for. */
+    /** Whether this end is to post a landing to a queue of its own: the next message to arrive is the one that was asked for. */
     static boolean lands(final Bookmark own, final DrainRecord peer) {
-        return peer != null && peer.landingOrdinal != 0 && own.receives == 0 && own.landings == 0
+        return peer != null && peer.landingOrdinal != 0 && !own.shared && own.receives == 0 && own.landings == 0
                 && own.received + 1 == peer.landingOrdinal;
     }
 }

@@ -6,7 +6,7 @@ import org.shadowverbs.ids.RecordWriter;
 
 /** What one end of a connection tells the other in a round of the drain. Immutable. */
 final class DrainRecord {
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
     private static final int DEAD = 1;
     private static final int WITHDRAWN = 2;
     private static final int WANTS_MARKER = 4;
@@ -14,7 +14,7 @@ final class DrainRecord {
     private static final int UNDECIDED = 16;
     private static final int SETTLED = 32;
 
-    /** Counts of {@link Bookmark}. */
+    /** Counts of {@link Bookmark}; of a shared receive queue the last two are those of all its users. */
     final long received;
     final long receives;
     final int landings;
@@ -33,10 +33,11 @@ final class DrainRecord {
     /** "Post a landing for my consumer of that ordinal, of that length"; 0: none is needed. */
     final long landingOrdinal;
     final long landingLength;
+    final PoolRecord pool;
 
     DrainRecord(final long received, final long receives, final int landings, final boolean dead,
             final boolean withdrawn, final boolean undecided, final boolean wantsMarker, final boolean granted,
-            final boolean settled, final long landingOrdinal, final long landingLength) {
+            final boolean settled, final long landingOrdinal, final long landingLength, final PoolRecord pool) {
         this.received = received;
         this.receives = receives;
         this.landings = landings;
@@ -48,6 +49,7 @@ final class DrainRecord {
         this.settled = settled;
         this.landingOrdinal = landingOrdinal;
         this.landingLength = landingLength;
+        this.pool = pool;
     }
 
     static String key(final String scope, final int rank, final int sequence) {
@@ -59,11 +61,13 @@ final class DrainRecord {
     }
 
     byte[] encode() {
-        return new RecordWriter(40).i8(VERSION)
+        final RecordWriter out = new RecordWriter(80).i8(VERSION)
                 .i8((dead ? DEAD : 0) | (withdrawn ? WITHDRAWN : 0) | (wantsMarker ? WANTS_MARKER : 0)
                         | (granted ? GRANTED : 0) | (undecided ? UNDECIDED : 0)
                         | (settled ? SETTLED : 0))
-                .i64(received).i64(receives).i32(landings).i64(landingOrdinal).i64(landingLength).toByteArray();
+                .i64(received).i64(receives).i32(landings).i64(landingOrdinal).i64(landingLength);
+        pool.write(out);
+        return out.toByteArray();
     }
 
     static DrainRecord decode(final byte[] bytes) {
@@ -73,9 +77,10 @@ final class DrainRecord {
         final long receives = in.i64();
         final int landings = in.i32();
         final long ordinal = in.i64();
+        final long length = in.i64();
         final DrainRecord record = new DrainRecord(received, receives, landings, (flags & DEAD) != 0,
                 (flags & WITHDRAWN) != 0, (flags & UNDECIDED) != 0, (flags & WANTS_MARKER) != 0,
-                (flags & GRANTED) != 0, (flags & SETTLED) != 0, ordinal, in.i64());
+                (flags & GRANTED) != 0, (flags & SETTLED) != 0, ordinal, length, PoolRecord.read(in));
         in.end();
         return record;
     }

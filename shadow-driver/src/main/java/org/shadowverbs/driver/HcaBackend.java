@@ -38,6 +38,10 @@ final class HcaBackend implements Backend {
     private static final MemorySegment IBV_CREATE_CQ = f("ibv_create_cq");
     private static final MemorySegment IBV_RESIZE_CQ = f("ibv_resize_cq");
     private static final MemorySegment IBV_DESTROY_CQ = f("ibv_destroy_cq");
+    private static final MemorySegment IBV_CREATE_SRQ = f("ibv_create_srq");
+    private static final MemorySegment IBV_MODIFY_SRQ = f("ibv_modify_srq");
+    private static final MemorySegment IBV_QUERY_SRQ = f("ibv_query_srq");
+    private static final MemorySegment IBV_DESTROY_SRQ = f("ibv_destroy_srq");
     private static final MemorySegment IBV_CREATE_QP = f("ibv_create_qp");
     private static final MemorySegment IBV_QUERY_QP = f("ibv_query_qp");
     private static final MemorySegment IBV_MODIFY_QP = f("ibv_modify_qp");
@@ -250,6 +254,26 @@ final class HcaBackend implements Backend {
     @Override
     public int destroyCq(final long cq) {
         return err(call(IBV_DESTROY_CQ, cq));
+    }
+
+    @Override
+    public long createSrq(final long pd, final MemorySegment initAttr) {
+        return object(call(IBV_CREATE_SRQ, pd, initAttr.address()));
+    }
+
+    @Override
+    public int modifySrq(final long srq, final MemorySegment attr, final int mask) {
+        return err(call(IBV_MODIFY_SRQ, srq, attr.address(), mask));
+    }
+
+    @Override
+    public int querySrq(final long srq, final MemorySegment attr) {
+        return err(call(IBV_QUERY_SRQ, srq, attr.address()));
+    }
+
+    @Override
+    public int destroySrq(final long srq) {
+        return err(call(IBV_DESTROY_SRQ, srq));
     }
 
     @Override

@@ -20,6 +20,7 @@ final class Model {
     final Table<Mr> mrs = new Table<Mr>("memory region");
     final Table<Channel> channels = new Table<Channel>("completion channel");
     final Table<Cq> cqs = new Table<Cq>("completion queue");
+    final Table<Srq> srqs = new Table<Srq>("shared receive queue");
     final Table<Qp> qps = new Table<Qp>("queue pair");
 
     /** The published ids of the whole job since the last REATTACH. */
@@ -79,6 +80,11 @@ final class Model {
         for (final Qp qp : qps.inOrder()) {
             if (qp.context() == context) {
                 qps.remove(qp);
+            }
+        }
+        for (final Srq srq : srqs.inOrder()) {
+            if (srq.pd.context == context) {
+                srqs.remove(srq);
             }
         }
         for (final Cq cq : cqs.inOrder()) {

@@ -84,11 +84,19 @@ interface Native {
 
     void cqFree(long vcq);
 
+    long srqAlloc(long vpd);
+
+    int srqOpen(long vsrq, MemorySegment spec);
+
+    void srqBind(long vsrq, long real);
+
+    void srqFree(long vsrq);
+
     long qpAlloc(long vpd);
 
     int qpOpen(long vqp, MemorySegment spec);
 
-    void qpBind(long vqp, long real);
+    int qpBind(long vqp, long real);
 
     void qpState(long vqp, int state);
 
@@ -134,6 +142,10 @@ interface Native {
 
     int qpPostLanding(long vqp, long length);
 
+    void srqBookmark(long vsrq, MemorySegment bookmark);
+
+    int srqPostLanding(long vsrq, long length);
+
     int qpErrorsWithdraw(long vqp);
 
     int qpErrorsDeliver(long vqp);
@@ -143,6 +155,8 @@ interface Native {
     int contextDrain(long vcontext);
 
     int qpReplayReceives(long vqp, MemorySegment position);
+
+    int srqReplay(long vsrq, MemorySegment position);
 
     int qpReplaySends(long vqp, MemorySegment position);
 

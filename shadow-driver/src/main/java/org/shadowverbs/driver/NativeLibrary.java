@@ -57,6 +57,13 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_CQ_BIND = f("sv_cq_bind");
     private static final MemorySegment SV_CQ_RESIZED = f("sv_cq_resized");
     private static final MemorySegment SV_CQ_FREE = f("sv_cq_free");
+    private static final MemorySegment SV_SRQ_ALLOC = f("sv_srq_alloc");
+    private static final MemorySegment SV_SRQ_OPEN = f("sv_srq_open");
+    private static final MemorySegment SV_SRQ_BIND = f("sv_srq_bind");
+    private static final MemorySegment SV_SRQ_FREE = f("sv_srq_free");
+    private static final MemorySegment SV_SRQ_BOOKMARK = f("sv_srq_bookmark");
+    private static final MemorySegment SV_SRQ_POST_LANDING = f("sv_srq_post_landing");
+    private static final MemorySegment SV_SRQ_REPLAY = f("sv_srq_replay");
     private static final MemorySegment SV_QP_ALLOC = f("sv_qp_alloc");
     private static final MemorySegment SV_QP_OPEN = f("sv_qp_open");
     private static final MemorySegment SV_QP_BIND = f("sv_qp_bind");
@@ -323,8 +330,43 @@ final class NativeLibrary implements Native {
     }
 
     @Override
-    public void qpBind(final long vqp, final long real) {
-        call(SV_QP_BIND, vqp, real);
+    public int qpBind(final long vqp, final long real) {
+        return (int) call(SV_QP_BIND, vqp, real);
+    }
+
+    @Override
+    public long srqAlloc(final long vpd) {
+        return call(SV_SRQ_ALLOC, vpd);
+    }
+
+    @Override
+    public int srqOpen(final long vsrq, final MemorySegment spec) {
+        return (int) call(SV_SRQ_OPEN, vsrq, spec.address());
+    }
+
+    @Override
+    public void srqBind(final long vsrq, final long real) {
+        call(SV_SRQ_BIND, vsrq, real);
+    }
+
+    @Override
+    public void srqFree(final long vsrq) {
+        call(SV_SRQ_FREE, vsrq);
+    }
+
+    @Override
+    public void srqBookmark(final long vsrq, final MemorySegment bookmark) {
+        call(SV_SRQ_BOOKMARK, vsrq, bookmark.address());
+    }
+
+    @Override
+    public int srqPostLanding(final long vsrq, final long length) {
+        return (int) call(SV_SRQ_POST_LANDING, vsrq, length);
+    }
+
+    @Override
+    public int srqReplay(final long vsrq, final MemorySegment position) {
+        return (int) call(SV_SRQ_REPLAY, vsrq, position.address());
     }
 
     @Override

@@ -41,7 +41,8 @@ final class Op {
     static final int DESTROY_SRQ = 36;
     static final int CREATE_AH = 37;
     static final int DESTROY_AH = 38;
-    static final int EXIT = 39;
+    static final int CREATE_SRQ_EX = 39;
+    static final int EXIT = 40;
 
     private Op() {
     }

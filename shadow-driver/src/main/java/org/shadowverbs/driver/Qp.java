@@ -8,6 +8,8 @@ final class Qp extends Resource {
     final Pd pd;
     final Cq sendCq;
     final Cq receiveCq;
+    /** Null: a receive queue of its own. */
+    final Srq srq;
     final int virtualQpNum;
     final boolean signalAll;
     /** The application's, for query_qp. */
@@ -28,13 +30,14 @@ final class Qp extends Resource {
     boolean wasPaired;
 
     Qp(final long virtual, final long real, final int sequence, final Pd pd, final Cq sendCq, final Cq receiveCq,
-            final int virtualQpNum, final boolean signalAll, final long qpContext, final int maxSendWr,
+            final Srq srq, final int virtualQpNum, final boolean signalAll, final long qpContext, final int maxSendWr,
             final int maxRecvWr, final int maxSendSge, final int maxRecvSge, final int maxInlineData) {
         super(virtual, real);
         this.sequence = sequence;
         this.pd = pd;
         this.sendCq = sendCq;
         this.receiveCq = receiveCq;
+        this.srq = srq;
         this.virtualQpNum = virtualQpNum;
         this.signalAll = signalAll;
         this.qpContext = qpContext;

@@ -66,12 +66,11 @@ final class QueuePairVerbs {
             throw VerbsException.unsupported(type == verbs_h.IBV_QPT_UC() ? "a queue pair of type UC"
                     : type == verbs_h.IBV_QPT_UD() ? "a queue pair of type UD" : "a queue pair of type " + type);
         }
-        if (ibv_qp_init_attr.srq(init).address() != 0) {
-            throw VerbsException.unsupported("a queue pair with a shared receive queue");
-        }
         final Pd pd = model.pds.get(vpd);
         final Cq sendCq = model.cqs.get(ibv_qp_init_attr.send_cq(init).address());
         final Cq receiveCq = model.cqs.get(ibv_qp_init_attr.recv_cq(init).address());
+        final long vsrq = ibv_qp_init_attr.srq(init).address();
+        final Srq srq = vsrq == 0 ? null : model.srqs.get(vsrq);
         final boolean signalAll = ibv_qp_init_attr.sq_sig_all(init) != 0;
         final long virtual = library.qpAlloc(vpd);
         if (virtual == 0) {
@@ -80,17 +79,17 @@ final class QueuePairVerbs {
         long real = 0;
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
-            fillInit(realInit, virtual, sendCq, receiveCq, signalAll, ibv_qp_init_attr.cap(init));
+            fillInit(realInit, virtual, sendCq, receiveCq, srq, signalAll, ibv_qp_init_attr.cap(init));
             real = createReal(pd, realInit);
             final MemorySegment cap = ibv_qp_init_attr.cap(realInit);
             ibv_qp_cap.max_send_wr(cap, ibv_qp_cap.max_send_wr(cap) - 1);
-            final Qp qp = new Qp(virtual, real, model.nextSequence(), pd, sendCq, receiveCq,
+            final Qp qp = new Qp(virtual, real, model.nextSequence(), pd, sendCq, receiveCq, srq,
                     pd.context.qpNums.virtualOf(backend.qpNum(real)), signalAll,
                     ibv_qp_init_attr.qp_context(init).address(), ibv_qp_cap.max_send_wr(cap),
                     ibv_qp_cap.max_recv_wr(cap), ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_recv_sge(cap),
                     ibv_qp_cap.max_inline_data(cap));
             ContextVerbs.check(library.qpOpen(virtual, spec(arena, qp, cap, extended, operations)));
-            library.qpBind(virtual, real);
+            ContextVerbs.check(library.qpBind(virtual, real));
             ibv_qp_init_attr.cap(init, cap);
             model.qps.add(qp);
             return virtual;
@@ -105,10 +104,11 @@ final class QueuePairVerbs {
 
     /** Parameters of the real queue pair: it has one send request more, for the drain's marker. */
     private static void fillInit(final MemorySegment realInit, final long virtual, final Cq sendCq,
-            final Cq receiveCq, final boolean signalAll, final MemorySegment cap) {
+            final Cq receiveCq, final Srq srq, final boolean signalAll, final MemorySegment cap) {
         ibv_qp_init_attr.qp_context(realInit, MemorySegment.ofAddress(virtual));
         ibv_qp_init_attr.send_cq(realInit, MemorySegment.ofAddress(sendCq.real));
         ibv_qp_init_attr.recv_cq(realInit, MemorySegment.ofAddress(receiveCq.real));
+        ibv_qp_init_attr.srq(realInit, MemorySegment.ofAddress(srq == null ? 0 : srq.real));
         ibv_qp_init_attr.cap(realInit, cap);
         final MemorySegment realCap = ibv_qp_init_attr.cap(realInit);
         ibv_qp_cap.max_send_wr(realCap, ibv_qp_cap.max_send_wr(realCap) + 1);
@@ -142,6 +142,7 @@ final class QueuePairVerbs {
         final MemorySegment spec = sv_qp_spec.allocate(arena);
         sv_qp_spec.send_cq(spec, MemorySegment.ofAddress(qp.sendCq.virtual));
         sv_qp_spec.recv_cq(spec, MemorySegment.ofAddress(qp.receiveCq.virtual));
+        sv_qp_spec.srq(spec, MemorySegment.ofAddress(qp.srq == null ? 0 : qp.srq.virtual));
         sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qp.qpContext));
         sv_qp_spec.cap(spec, cap);
         sv_qp_spec.qp_type(spec, verbs_h.IBV_QPT_RC());
@@ -162,9 +163,9 @@ final class QueuePairVerbs {
             ibv_qp_cap.max_recv_sge(cap, qp.maxRecvSge);
             ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
             final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
-            fillInit(realInit, qp.virtual, qp.sendCq, qp.receiveCq, qp.signalAll, cap);
+            fillInit(realInit, qp.virtual, qp.sendCq, qp.receiveCq, qp.srq, qp.signalAll, cap);
             qp.real = backend.createQp(qp.pd.real, realInit);
-            library.qpBind(qp.virtual, qp.real);
+            ContextVerbs.check(library.qpBind(qp.virtual, qp.real));
         }
     }
 
@@ -234,7 +235,7 @@ final class QueuePairVerbs {
             ibv_qp_init_attr.qp_context(init, MemorySegment.ofAddress(qp.qpContext));
             ibv_qp_init_attr.send_cq(init, MemorySegment.ofAddress(qp.sendCq.virtual));
             ibv_qp_init_attr.recv_cq(init, MemorySegment.ofAddress(qp.receiveCq.virtual));
-            ibv_qp_init_attr.srq(init, MemorySegment.NULL);
+            ibv_qp_init_attr.srq(init, MemorySegment.ofAddress(qp.srq == null ? 0 : qp.srq.virtual));
             return 0;
         }
     }

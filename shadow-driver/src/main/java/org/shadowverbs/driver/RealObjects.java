@@ -49,6 +49,14 @@ final class RealObjects {
                 qp.real = 0;
             }
         }
+        for (final Srq srq : reversed(model.srqs.inOrder())) {
+            if (srq.real != 0) {
+                trouble = first(trouble, "query a shared receive queue", SharedReceiveVerbs.noteLimit(backend, srq));
+                library.srqBind(srq.virtual, 0);
+                trouble = first(trouble, "destroy a shared receive queue", backend.destroySrq(srq.real));
+                srq.real = 0;
+            }
+        }
         for (final Cq cq : reversed(model.cqs.inOrder())) {
             if (cq.real != 0) {
                 library.cqBind(cq.virtual, 0);
@@ -149,6 +157,14 @@ final class RealObjects {
             }
             CompletionVerbs.moderate(backend, cq);
             check("bind a completion queue", library.cqBind(cq.virtual, cq.real));
+        }
+        for (final Srq srq : model.srqs.inOrder()) {
+            try {
+                SharedReceiveVerbs.recreate(library, backend, srq);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot create a shared receive queue of " + srq.maxWr + " receives anew: "
+                        + VerbsErrno.name(e.errno()));
+            }
         }
         for (final Qp qp : model.qps.inOrder()) {
             try {

@@ -287,6 +287,18 @@ final class Reattach {
     private void postReceives() throws Refusal {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment position = arena.allocate(8, 8);
+            for (final Srq srq : model.srqs.inOrder()) {
+                int err = library.srqReplay(srq.virtual, position);
+                if (err != 0) {
+                    throw new Refusal("receive " + positionOf(position) + " of a shared receive queue cannot be posted"
+                            + " again: " + VerbsErrno.name(err));
+                }
+                err = SharedReceiveVerbs.armLimit(backend, srq);
+                if (err != 0) {
+                    throw new Refusal("the limit of a shared receive queue cannot be armed again: "
+                            + VerbsErrno.name(err));
+                }
+            }
             for (final Qp qp : model.qps.inOrder()) {
                 final int state = qp.attributes.state();
                 if (state == verbs_h.IBV_QPS_RESET() || state == verbs_h.IBV_QPS_ERR()) {

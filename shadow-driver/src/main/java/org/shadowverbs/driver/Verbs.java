@@ -8,6 +8,9 @@ import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_srq_attr;
+import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
+import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
 
 /** Takes a control verb's request to the class that serves it, and its outcome back. */
 final class Verbs {
@@ -18,6 +21,7 @@ final class Verbs {
     private final MemoryVerbs memory;
     private final CompletionVerbs completion;
     private final QueuePairVerbs queuePairs;
+    private final SharedReceiveVerbs sharedReceives;
     private final Job job;
 
     Verbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
@@ -27,6 +31,7 @@ final class Verbs {
         contexts = new ContextVerbs(library, backend, model, keyMaps);
         memory = new MemoryVerbs(library, backend, model);
         completion = new CompletionVerbs(library, backend, model);
+        sharedReceives = new SharedReceiveVerbs(library, backend, model);
         queuePairs = new QueuePairVerbs(library, backend, model, keyMaps, job);
     }
 
@@ -158,10 +163,20 @@ final class Verbs {
                 r.answer(0, 0);
                 break;
             case Op.CREATE_SRQ:
+                r.answer(sharedReceives.create(r.arg(0), r.struct(1, ibv_srq_init_attr.sizeof())), 0);
+                break;
+            case Op.CREATE_SRQ_EX:
+                r.answer(sharedReceives.createEx(r.struct(1, ibv_srq_init_attr_ex.sizeof())), 0);
+                break;
             case Op.MODIFY_SRQ:
+                r.answer(0, sharedReceives.modify(r.arg(0), r.struct(1, ibv_srq_attr.sizeof()), r.intArg(2)));
+                break;
             case Op.QUERY_SRQ:
+                r.answer(0, sharedReceives.query(r.arg(0), r.struct(1, ibv_srq_attr.sizeof())));
+                break;
             case Op.DESTROY_SRQ:
-                throw VerbsException.unsupported("a shared receive queue");
+                r.answer(0, sharedReceives.destroy(r.arg(0)));
+                break;
             case Op.CREATE_AH:
             case Op.DESTROY_AH:
                 throw VerbsException.unsupported("an address handle");

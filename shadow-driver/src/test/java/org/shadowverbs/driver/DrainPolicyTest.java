@@ -66,13 +66,14 @@ class DrainPolicyTest {
             final int rounds) {
         final SimulatedEnd end = new SimulatedEnd("A");
         end.sent.add(new SimulatedEnd.Sent(DrainPolicy.SEND, true));
-        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, status, 0, 0, 0);
+        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, status, 0, 0, 0, false, false);
         end.end.roundsInError = rounds;
         return DrainPolicy.decide(end.end, pairing, peer, end).action;
     }
 
     private static DrainRecord peer(final boolean withdrawn, final boolean undecided) {
-        return new DrainRecord(0, 0, 0, false, withdrawn, undecided, false, false, false, 0, 0);
+        return new DrainRecord(0, 0, 0, false, withdrawn, undecided, false, false, false, 0, 0,
+                PoolRecord.NONE);
     }
 
     @Test

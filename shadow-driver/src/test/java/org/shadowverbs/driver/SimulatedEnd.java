@@ -10,7 +10,7 @@ import java.util.Random;
  * drain's policy: requests execute at the peer in order, answers come back in order and later, a consumer waits for a
  * receive at the peer, only signaled requests complete. Knows, other than the policy, what has really taken effect.
  */
-final class SimulatedEnd implements DrainPolicy.SendLog {
+final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     static final int READ = 4;
     static final int FETCH_ADD = 6;
     private static final int WR_FLUSH_ERR = 5;
@@ -26,6 +26,8 @@ final class SimulatedEnd implements DrainPolicy.SendLog {
     final String name;
     final List<Sent> sent = new ArrayList<>();
     SimulatedEnd peer;
+    /** Null: a receive queue of its own. */
+    SimulatedPool pool;
 
     // The truth: a prefix has been executed at the peer, a prefix of that has been answered.
     int executed;
@@ -65,15 +67,18 @@ final class SimulatedEnd implements DrainPolicy.SendLog {
             return false;
         }
         final boolean canExecute = !peer.dead && executed < sent.size() && (!sent.get(executed).consumer()
-                || peer.receivesConsumed < peer.receivesPosted || peer.landingsConsumed < peer.landingsPosted);
+                || peer.hasReceive() || peer.hasLanding());
         final boolean canAnswer = answered < executed;
         final boolean canMark = markerOnWire && answered == sent.size() && !peer.dead;
         if (canExecute && (!canAnswer || random.nextBoolean())) {
             if (sent.get(executed).consumer()) {
-                if (peer.receivesConsumed < peer.receivesPosted) {
+                if (peer.hasReceive()) {
                     peer.receivesConsumed++;
                 } else {
                     peer.landingsConsumed++;
+                    if (peer.pool != null && DrainPolicy.messageLength(this, executed) > peer.pool.landingLength) {
+                        throw new AssertionError("the landing is too short for " + sent.get(executed));
+                    }
                 }
             }
             executed++;
@@ -94,7 +99,34 @@ final class SimulatedEnd implements DrainPolicy.SendLog {
     /** The next request waits for a receive that is not there, or for a peer that does not answer. */
     boolean blocked() {
         return !dead && executed == answered && executed < sent.size() && (peer.dead || sent.get(executed).consumer()
-                && peer.receivesConsumed == peer.receivesPosted && peer.landingsConsumed == peer.landingsPosted);
+                && !peer.hasReceive() && !peer.hasLanding());
+    }
+
+    private boolean hasReceive() {
+        return pool == null ? receivesConsumed < receivesPosted : pool.receivesLeft() > 0;
+    }
+
+    private boolean hasLanding() {
+        return pool == null ? landingsConsumed < landingsPosted : pool.landingsLeft() > 0;
+    }
+
+    /** Receives and landings of its own queue, or of the shared one, of which it has seen the completions. */
+    int seenReceives() {
+        return received - seenLandings;
+    }
+
+    @Override
+    public long received() {
+        return end.bookmark.received;
+    }
+
+    @Override
+    public DrainRecord heard() {
+        return heard;
+    }
+
+    boolean settled() {
+        return decision.action == DrainPolicy.Action.SETTLED;
     }
 
     void die(final int status) {
@@ -129,28 +161,48 @@ final class SimulatedEnd implements DrainPolicy.SendLog {
             consumers += s.consumer() ? 1 : 0;
         }
         final int landings = landingsPosted - seenLandings;
-        final int receives = receivesPosted - (received - seenLandings);
-        return new Bookmark(sent.size(), retired, consumers, received, receives,
+        final int receives = receivesPosted - seenReceives();
+        final boolean allSeen = received == receivesConsumed + landingsConsumed;
+        return new Bookmark(sent.size(), retired, consumers, received, pool == null ? receives : 0,
                 errorSeen && !errorSettled ? errorStatus : 0,
-                errorSeen && !errorSettled && received == receivesConsumed + landingsConsumed ? WR_FLUSH_ERR : 0,
-                markerOnWire ? Bookmark.MARKER_POSTED : marker, landings);
+                errorSeen && !errorSettled && pool == null && allSeen ? WR_FLUSH_ERR : 0,
+                markerOnWire ? Bookmark.MARKER_POSTED : marker, pool == null ? landings : 0, pool != null,
+                pool != null && dead && allSeen);
     }
 
     DrainRecord record() {
         final Bookmark b = end.bookmark;
         final boolean lands = decision.action == DrainPolicy.Action.ASK_LANDING;
-        return DrainRecord.decode(new DrainRecord(b.received, b.receives, b.landings, end.state == 6,
-                end.withdrawn || end.failAfterwards, end.undecided(), decision.action == DrainPolicy.Action.ASK_MARKER, granted,
-                decision.action == DrainPolicy.Action.SETTLED, lands ? decision.ordinal : 0, lands ? decision.length : 0).encode());
+        return DrainRecord.decode(new DrainRecord(b.received, pool == null ? b.receives : pool.seen.receives,
+                pool == null ? b.landings : pool.seen.landings, end.state == 6, end.withdrawn || end.failAfterwards,
+                end.undecided(), decision.action == DrainPolicy.Action.ASK_MARKER, granted, settled(),
+                lands ? decision.ordinal : 0, lands ? decision.length : 0, poolRecord()).encode());
+    }
+
+    private PoolRecord poolRecord() {
+        final boolean toShared = heard != null && heard.pool.shared;
+        final int next = toShared ? (int) DrainPolicy.next(end.bookmark, heard.received, this) : sent.size();
+        return new PoolRecord(pool != null, pool == null ? 0 : pool.seen.landingsPosted,
+                pool != null && pool.seen.settled(pool.users), toShared ? heard.pool.landings : 0,
+                end.bookmark.consumers, next < sent.size() ? ordinal(next) : 0,
+                next < sent.size() ? DrainPolicy.messageLength(this, next) : 0);
     }
 
     /** One round of this end, as {@link Drain} does it. */
     void round(final Random random) {
+        look(random);
+        act();
+    }
+
+    void look(final Random random) {
         drain(random);
         end.bookmark = bookmark();
         end.hardwareError = dead;
         end.roundsInError = end.bookmark.inError() ? end.roundsInError + 1 : 0;
-        if (decision.action != DrainPolicy.Action.SETTLED || end.bookmark.inError()) {
+    }
+
+    void act() {
+        if (!settled() || end.bookmark.inError() || heard != null && heard.pool.shared) {
             settle();
         }
         if (DrainPolicy.grants(heard, granted)) {

@@ -393,19 +393,28 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_DESTROY_AH() {
         return SV_OP_DESTROY_AH;
     }
-    private static final int SV_OP_EXIT = (int)39L;
+    private static final int SV_OP_CREATE_SRQ_EX = (int)39L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 39
+     * enum sv_op.SV_OP_CREATE_SRQ_EX = 39
+     * }
+     */
+    public static int SV_OP_CREATE_SRQ_EX() {
+        return SV_OP_CREATE_SRQ_EX;
+    }
+    private static final int SV_OP_EXIT = (int)40L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_EXIT = 40
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)40L;
+    private static final int SV_OP_COUNT = (int)41L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 40
+     * enum sv_op.SV_OP_COUNT = 41
      * }
      */
     public static int SV_OP_COUNT() {
@@ -2672,6 +2681,246 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_srq_alloc {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_alloc");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_alloc$descriptor() {
+        return sv_srq_alloc.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static MethodHandle sv_srq_alloc$handle() {
+        return sv_srq_alloc.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static MemorySegment sv_srq_alloc$address() {
+        return sv_srq_alloc.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static MemorySegment sv_srq_alloc(MemorySegment vpd) {
+        var mh$ = sv_srq_alloc.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_alloc", vpd);
+            }
+            return (MemorySegment)mh$.invokeExact(vpd);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_srq_open {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_open");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_open$descriptor() {
+        return sv_srq_open.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
+     * }
+     */
+    public static MethodHandle sv_srq_open$handle() {
+        return sv_srq_open.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
+     * }
+     */
+    public static MemorySegment sv_srq_open$address() {
+        return sv_srq_open.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
+     * }
+     */
+    public static int sv_srq_open(MemorySegment vsrq, MemorySegment spec) {
+        var mh$ = sv_srq_open.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_open", vsrq, spec);
+            }
+            return (int)mh$.invokeExact(vsrq, spec);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_srq_bind {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_bind");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_bind$descriptor() {
+        return sv_srq_bind.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real)
+     * }
+     */
+    public static MethodHandle sv_srq_bind$handle() {
+        return sv_srq_bind.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real)
+     * }
+     */
+    public static MemorySegment sv_srq_bind$address() {
+        return sv_srq_bind.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real)
+     * }
+     */
+    public static void sv_srq_bind(MemorySegment vsrq, MemorySegment real) {
+        var mh$ = sv_srq_bind.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_bind", vsrq, real);
+            }
+            mh$.invokeExact(vsrq, real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_srq_free {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_free");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_srq_free(struct ibv_srq *vsrq)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_free$descriptor() {
+        return sv_srq_free.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_srq_free(struct ibv_srq *vsrq)
+     * }
+     */
+    public static MethodHandle sv_srq_free$handle() {
+        return sv_srq_free.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_srq_free(struct ibv_srq *vsrq)
+     * }
+     */
+    public static MemorySegment sv_srq_free$address() {
+        return sv_srq_free.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_srq_free(struct ibv_srq *vsrq)
+     * }
+     */
+    public static void sv_srq_free(MemorySegment vsrq) {
+        var mh$ = sv_srq_free.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_free", vsrq);
+            }
+            mh$.invokeExact(vsrq);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_qp_alloc {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
@@ -2794,7 +3043,8 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     }
 
     private static class sv_qp_bind {
-        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
             shadowverbs_h.C_POINTER,
             shadowverbs_h.C_POINTER
         );
@@ -2807,7 +3057,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Function descriptor for:
      * {@snippet lang=c :
-     * void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
+     * int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
      * }
      */
     public static FunctionDescriptor sv_qp_bind$descriptor() {
@@ -2817,7 +3067,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Downcall method handle for:
      * {@snippet lang=c :
-     * void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
+     * int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
      * }
      */
     public static MethodHandle sv_qp_bind$handle() {
@@ -2827,7 +3077,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Address for:
      * {@snippet lang=c :
-     * void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
+     * int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
      * }
      */
     public static MemorySegment sv_qp_bind$address() {
@@ -2836,16 +3086,16 @@ public class shadowverbs_h extends shadowverbs_h$shared {
 
     /**
      * {@snippet lang=c :
-     * void sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
+     * int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
      * }
      */
-    public static void sv_qp_bind(MemorySegment vqp, MemorySegment real) {
+    public static int sv_qp_bind(MemorySegment vqp, MemorySegment real) {
         var mh$ = sv_qp_bind.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("sv_qp_bind", vqp, real);
             }
-            mh$.invokeExact(vqp, real);
+            return (int)mh$.invokeExact(vqp, real);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
@@ -3767,6 +4017,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_srq_bookmark {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_bookmark");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_bookmark$descriptor() {
+        return sv_srq_bookmark.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
+     * }
+     */
+    public static MethodHandle sv_srq_bookmark$handle() {
+        return sv_srq_bookmark.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
+     * }
+     */
+    public static MemorySegment sv_srq_bookmark$address() {
+        return sv_srq_bookmark.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
+     * }
+     */
+    public static void sv_srq_bookmark(MemorySegment vsrq, MemorySegment bookmark) {
+        var mh$ = sv_srq_bookmark.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_bookmark", vsrq, bookmark);
+            }
+            mh$.invokeExact(vsrq, bookmark);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_cq_drain {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_INT,
@@ -4071,6 +4381,67 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_srq_post_landing {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_LONG
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_post_landing");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_srq_post_landing(struct ibv_srq *vsrq, uint64_t length)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_post_landing$descriptor() {
+        return sv_srq_post_landing.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_srq_post_landing(struct ibv_srq *vsrq, uint64_t length)
+     * }
+     */
+    public static MethodHandle sv_srq_post_landing$handle() {
+        return sv_srq_post_landing.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_srq_post_landing(struct ibv_srq *vsrq, uint64_t length)
+     * }
+     */
+    public static MemorySegment sv_srq_post_landing$address() {
+        return sv_srq_post_landing.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_srq_post_landing(struct ibv_srq *vsrq, uint64_t length)
+     * }
+     */
+    public static int sv_srq_post_landing(MemorySegment vsrq, long length) {
+        var mh$ = sv_srq_post_landing.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_post_landing", vsrq, length);
+            }
+            return (int)mh$.invokeExact(vsrq, length);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_qp_errors_withdraw {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_INT,
@@ -4365,6 +4736,67 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_qp_replay_receives", vqp, position);
             }
             return (int)mh$.invokeExact(vqp, position);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_srq_replay {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_replay");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_replay$descriptor() {
+        return sv_srq_replay.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position)
+     * }
+     */
+    public static MethodHandle sv_srq_replay$handle() {
+        return sv_srq_replay.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position)
+     * }
+     */
+    public static MemorySegment sv_srq_replay$address() {
+        return sv_srq_replay.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position)
+     * }
+     */
+    public static int sv_srq_replay(MemorySegment vsrq, MemorySegment position) {
+        var mh$ = sv_srq_replay.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_replay", vsrq, position);
+            }
+            return (int)mh$.invokeExact(vsrq, position);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

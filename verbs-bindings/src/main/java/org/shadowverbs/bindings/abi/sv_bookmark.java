@@ -26,6 +26,8 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint64_t send_error_at;
  *     uint32_t marker;
  *     uint32_t landings;
+ *     uint32_t shared;
+ *     uint32_t last_receive;
  * }
  * }
  */
@@ -46,7 +48,9 @@ public class sv_bookmark {
         shadowverbs_h.C_INT.withName("recv_error"),
         shadowverbs_h.C_LONG.withName("send_error_at"),
         shadowverbs_h.C_INT.withName("marker"),
-        shadowverbs_h.C_INT.withName("landings")
+        shadowverbs_h.C_INT.withName("landings"),
+        shadowverbs_h.C_INT.withName("shared"),
+        shadowverbs_h.C_INT.withName("last_receive")
     ).withName("sv_bookmark");
 
     /**
@@ -538,6 +542,94 @@ public class sv_bookmark {
      */
     public static void landings(MemorySegment struct, int fieldValue) {
         struct.set(landings$LAYOUT, landings$OFFSET, fieldValue);
+    }
+
+    private static final OfInt shared$LAYOUT = (OfInt)$LAYOUT.select(groupElement("shared"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t shared
+     * }
+     */
+    public static final OfInt shared$layout() {
+        return shared$LAYOUT;
+    }
+
+    private static final long shared$OFFSET = $LAYOUT.byteOffset(groupElement("shared"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t shared
+     * }
+     */
+    public static final long shared$offset() {
+        return shared$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t shared
+     * }
+     */
+    public static int shared(MemorySegment struct) {
+        return struct.get(shared$LAYOUT, shared$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t shared
+     * }
+     */
+    public static void shared(MemorySegment struct, int fieldValue) {
+        struct.set(shared$LAYOUT, shared$OFFSET, fieldValue);
+    }
+
+    private static final OfInt last_receive$LAYOUT = (OfInt)$LAYOUT.select(groupElement("last_receive"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t last_receive
+     * }
+     */
+    public static final OfInt last_receive$layout() {
+        return last_receive$LAYOUT;
+    }
+
+    private static final long last_receive$OFFSET = $LAYOUT.byteOffset(groupElement("last_receive"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t last_receive
+     * }
+     */
+    public static final long last_receive$offset() {
+        return last_receive$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t last_receive
+     * }
+     */
+    public static int last_receive(MemorySegment struct) {
+        return struct.get(last_receive$LAYOUT, last_receive$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t last_receive
+     * }
+     */
+    public static void last_receive(MemorySegment struct, int fieldValue) {
+        struct.set(last_receive$LAYOUT, last_receive$OFFSET, fieldValue);
     }
 
     /**

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared receive queues: objects and control verbs. Posting is in srq_post.c. */
+#include "control.h"
+#include "kept.h"
+#include "landing.h"
+#include "real.h"
+#include "shared.h"
+
+/* Generations go on when a slot is used again, so they cannot live in it. */
+static uint16_t generations[((uintptr_t)1 << SV_REGION_SHIFT) / sizeof(struct sv_srq)];
+
+_Static_assert(sizeof(generations) / sizeof(generations[0]) <= SV_QP_INDEX_LIMIT, "an index fits in a wr_id");
+
+static void new_generation(struct sv_srq *srq)
+{
+	uint32_t index = sv_slot_index(SV_KIND_SRQ, sizeof(*srq), srq);
+
+	srq->id = SV_ID(++generations[index], SV_ID_SRQ_RECV, index);
+}
+
+struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd)
+{
+	struct sv_srq *srq = sv_slot_alloc(SV_KIND_SRQ, sizeof(*srq));
+
+	if (!srq)
+		return NULL;
+	new_generation(srq);
+	/* A poll compares each wr_id with those of the QP of that index first. */
+	if (sv_slot_reach(SV_KIND_QP, sizeof(struct sv_qp), SV_ID_INDEX(srq->id))) {
+		sv_slot_free(SV_KIND_SRQ, sizeof(*srq), srq);
+		return NULL;
+	}
+	srq->v.context = vpd->context;
+	srq->v.pd = vpd;
+	srq->v.handle = SV_ID_INDEX(srq->id);
+	pthread_mutex_init(&srq->v.mutex, NULL);
+	pthread_cond_init(&srq->v.cond, NULL);
+	return &srq->v;
+}
+
+static size_t scratch_size(const struct sv_srq *srq)
+{
+	return srq->max_sge > 1 ? SV_BATCH * srq->max_sge * sizeof(struct ibv_sge) : 0;
+}
+
+static void free_log(struct sv_srq *srq)
+{
+	sv_block_free(srq->log, srq->max_wr * sizeof(*srq->log));
+	sv_block_free(srq->side, (size_t)srq->max_wr * srq->stride);
+	sv_block_free(srq->scratch, scratch_size(srq));
+}
+
+int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
+{
+	struct sv_srq *srq = sv_srq_of(vsrq);
+
+	if (!spec->max_wr || spec->max_wr > SV_MAX_WR)
+		return EINVAL;
+	vsrq->srq_context = spec->srq_context;
+	srq->max_wr = spec->max_wr;
+	srq->max_sge = spec->max_sge;
+	srq->stride = spec->max_sge > 1 ? spec->max_sge * sizeof(struct ibv_sge) : 0;
+	srq->log = sv_block_alloc(srq->max_wr * sizeof(*srq->log));
+	srq->side = srq->stride ? sv_block_alloc((size_t)srq->max_wr * srq->stride) : NULL;
+	srq->scratch = srq->stride ? sv_block_alloc(scratch_size(srq)) : NULL;
+	if (!srq->log || (srq->stride && (!srq->side || !srq->scratch))) {
+		free_log(srq);
+		srq->log = NULL;
+		return ENOMEM;
+	}
+	for (uint32_t slot = srq->max_wr; slot-- > 0;)
+		sv_unlog_shared(srq, slot);
+	return 0;
+}
+
+void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real)
+{
+	struct sv_srq *srq = sv_srq_of(vsrq);
+
+	srq->real = real;
+	sv_landings_unbind(&srq->landings);
+	if (real)
+		new_generation(srq);
+}
+
+void sv_srq_free(struct ibv_srq *vsrq)
+{
+	struct sv_srq *srq = sv_srq_of(vsrq);
+
+	sv_landings_forget(&srq->landings, NULL);
+	sv_async_forget(sv_context_of(vsrq->context), vsrq);
+	if (srq->log)
+		free_log(srq);
+	sv_slot_free(SV_KIND_SRQ, sizeof(*srq), srq);
+}
+
+void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
+{
+	struct sv_srq *srq = sv_srq_of(vsrq);
+
+	memset(bookmark, 0, sizeof(*bookmark));
+	for (uint32_t slot = 0; slot < srq->max_wr; slot++)
+		bookmark->receives += srq->log[slot].number != 0;
+	bookmark->landings = srq->landings.count;
+}
+
+/* ---- Verbs ------------------------------------------------------------------------------------------------------ */
+
+struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
+{
+	if (!sv_ours(pd))
+		return SV_REAL(ibv_create_srq)(pd, attr);
+	return SV_CONTROL_POINTER(struct ibv_srq, SV_OP_CREATE_SRQ, "ibv_create_srq", SV_POINTER(pd), SV_POINTER(attr));
+}
+
+int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	if (!sv_ours(srq))
+		return SV_REAL(ibv_modify_srq)(srq, attr, mask);
+	return SV_CONTROL(SV_OP_MODIFY_SRQ, "ibv_modify_srq", NULL, SV_POINTER(srq), SV_POINTER(attr),
+			  SV_ARG((int64_t)mask));
+}
+
+int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
+{
+	if (!sv_ours(srq))
+		return SV_REAL(ibv_query_srq)(srq, attr);
+	return SV_CONTROL(SV_OP_QUERY_SRQ, "ibv_query_srq", NULL, SV_POINTER(srq), SV_POINTER(attr));
+}
+
+int ibv_destroy_srq(struct ibv_srq *vsrq)
+{
+	struct sv_srq *srq = sv_srq_of(vsrq);
+	struct sv_context *context = sv_context_of(vsrq->context);
+	int err;
+
+	if (!sv_ours(vsrq))
+		return SV_REAL(ibv_destroy_srq)(vsrq);
+	sv_store_release(&srq->ending, 1);
+	/* Who is handing out an event has done so after this. */
+	pthread_mutex_lock(&context->events.mutex);
+	pthread_mutex_unlock(&context->events.mutex);
+	sv_await_acks("ibv_destroy_srq", &vsrq->mutex, &vsrq->cond, &vsrq->events_completed, &srq->events_reported);
+	err = SV_CONTROL(SV_OP_DESTROY_SRQ, "ibv_destroy_srq", NULL, SV_POINTER(vsrq));
+	if (err)
+		sv_store_release(&srq->ending, 0);
+	return err;
+}

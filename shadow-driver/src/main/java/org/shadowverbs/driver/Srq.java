@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+/** A shared receive queue. */
+final class Srq extends Resource {
+    final Pd pd;
+    /** The application's, for messages of its own only; the real queue's is the virtual one. */
+    final long srqContext;
+    /** What the application sees, and what the real queue is made anew with. */
+    final int maxWr;
+    final int maxSge;
+    /** The limit that was armed, and had not been reached, when the real queue was destroyed; 0: none. */
+    int limit;
+
+    Srq(final long virtual, final long real, final Pd pd, final long srqContext, final int maxWr, final int maxSge) {
+        super(virtual, real);
+        this.pd = pd;
+        this.srqContext = srqContext;
+        this.maxWr = maxWr;
+        this.maxSge = maxSge;
+    }
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/**
+ * Debian's ping-pong programs of the other transports: saved with resume, then killed and restarted in the midst, with ids
+ * that are the real ones at first and with scrambled ones. The software HCA is slow until the restart.
+ */
+@Timeout(180)
+final class TransportSystemTest {
+    private static final int ITERATIONS = 20_000;
+    private static final String SLOW = "SV_HCA_EXEC_DELAY_US=1000";
+    private static final Duration ENDING = Duration.ofSeconds(60);
+
+    /** The option that has the program compare what it receives, where it has one. */
+    @ParameterizedTest
+    @CsvSource({
+        "ibv_srq_pingpong, -c, identity", "ibv_srq_pingpong, -c, scrambled", "ibv_srq_pingpong, -e, identity",
+    })
+    void endsAfterResumeAndRestart(final String program, final String option, final String ids) throws Exception {
+        try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", ids))) {
+            job.configure(SLOW);
+            final int port = Distribution.freePort();
+            final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL", program, "-n",
+                    Integer.toString(ITERATIONS), "-p", Integer.toString(port), option));
+            final Running server = job.launch("server", command.toArray(new String[0]));
+            job.await("the server to listen", Distribution.listens(port), server);
+            command.add("127.0.0.1");
+            final Running client = job.launch("client", command.toArray(new String[0]));
+            job.awaitRanks(2, server, client);
+            job.awaitLines(client, "remote address", 1);
+
+            job.checkpoint();
+            final String folder = job.checkpoint("--kill").get("folder").asText();
+            job.configure("");
+            job.restartAndAwait(folder, 2).succeed(ENDING);
+            for (final Running running : List.of(server, client)) {
+                assertEquals(1, running.lines(ITERATIONS + " iters in"), running.output() + running.errors());
+                assertEquals(0, running.lines("invalid data"), running.output() + running.errors());
+            }
+        }
+    }
+}
