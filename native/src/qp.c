@@ -116,7 +116,7 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	struct sv_qp *qp = sv_qp_of(vqp);
 	int err;
 
-	if (spec->qp_type != IBV_QPT_RC)
+	if (spec->qp_type != IBV_QPT_RC && spec->qp_type != IBV_QPT_UC)
 		return EOPNOTSUPP;
 	if (spec->cap.max_send_wr > SV_MAX_WR || spec->cap.max_recv_wr > SV_MAX_WR || !spec->send_cq ||
 	    !spec->recv_cq)

@@ -180,7 +180,7 @@ static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool exten
 	struct object *object;
 	int err;
 
-	if (attr->qp_type != IBV_QPT_RC) {
+	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC) {
 		sv_qp_free(v);
 		return EOPNOTSUPP;
 	}

@@ -95,7 +95,7 @@ final class Drain {
     private List<Connection> users(final Srq srq) {
         final List<Connection> users = new ArrayList<Connection>();
         for (final Connection c : connections) {
-            if (c.qp.srq == srq && c.pairing == Pairing.CONNECTED) {
+            if (c.qp.srq == srq && c.qp.reliable() && c.pairing == Pairing.CONNECTED) {
                 users.add(c);
             }
         }
@@ -249,7 +249,8 @@ final class Drain {
         c.end.roundsInError = c.end.bookmark.inError() ? c.end.roundsInError + 1 : 0;
         final NativeSendLog log = new NativeSendLog(c.qp, c.end);
         for (;;) {
-            c.decision = DrainPolicy.decide(c.end, c.pairing, c.heard, log);
+            c.decision = c.qp.reliable() ? DrainPolicy.decide(c.end, c.pairing, c.heard, log)
+                    : DrainPolicy.decideUnacknowledged(c.end, log);
             switch (c.decision.action) {
                 case RETIRE:
                     check(c, "retire", library.qpRetire(c.qp.virtual, c.decision.position));
@@ -357,7 +358,11 @@ final class Drain {
             final MemorySegment attr = ibv_qp_attr.allocate(frame);
             check(c, "query", backend.queryQp(c.qp.real, attr, verbs_h.IBV_QP_STATE(),
                     ibv_qp_init_attr.allocate(frame)));
-            return ibv_qp_attr.qp_state(attr) == verbs_h.IBV_QPS_ERR();
+            final int state = ibv_qp_attr.qp_state(attr);
+            if (state == verbs_h.IBV_QPS_SQE()) {
+                throw new Refusal(c.name() + ": the send queue is in error (SQE), which cannot be checkpointed");
+            }
+            return state == verbs_h.IBV_QPS_ERR();
         }
     }
 

@@ -145,6 +145,39 @@ final class DrainPolicy {
         return decideHealthy(b, peer, log);
     }
 
+    /**
+     * Of an unreliable connection. Nothing is waited for at the peer, so every request completes by itself, and is then
+     * done with, arrived or not. A marker behind an unsignaled tail needs no leave of the peer's, and does nothing there.
+     */
+    static Decision decideUnacknowledged(final End own, final SendLog log) {
+        final Bookmark b = own.bookmark;
+        if (own.state == ERR) {
+            return decideInError(b);
+        }
+        if (own.state <= INIT) {
+            return Decision.of(Action.SETTLED, "");
+        }
+        if (b.inError() || own.hardwareError) {
+            return b.sendError == 0 && b.posted > b.retired ? Decision.of(Action.WAIT, "the cause of an error")
+                    : Decision.of(Action.DELIVER, "");
+        }
+        if (b.marker == Bookmark.MARKER_POSTED) {
+            return Decision.of(Action.WAIT, "the marker");
+        }
+        if (b.marker == Bookmark.MARKER_FAILED) {
+            return Decision.of(Action.REFUSE, "the marker failed");
+        }
+        if (b.retired == b.posted) {
+            return Decision.of(Action.SETTLED, "");
+        }
+        for (long p = b.retired; p < b.posted; p++) {
+            if (log.signaled(p)) {
+                return Decision.of(Action.WAIT, "completions");
+            }
+        }
+        return Decision.of(Action.MARKER, "");
+    }
+
     /** The queue pair is in ERR: everything is flushed. */
     private static Decision decideInError(final Bookmark b) {
         if (b.inError()) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
-/** A queue pair of the reliable connection service. */
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/** A queue pair. */
 final class Qp extends Resource {
     /** Its number in order of creation: with the rank's number its name in the job. */
     final int sequence;
@@ -10,6 +12,8 @@ final class Qp extends Resource {
     final Cq receiveCq;
     /** Null: a receive queue of its own. */
     final Srq srq;
+    /** {@code enum ibv_qp_type}. */
+    final int type;
     final int virtualQpNum;
     final boolean signalAll;
     /** The application's, for query_qp. */
@@ -30,7 +34,7 @@ final class Qp extends Resource {
     boolean wasPaired;
 
     Qp(final long virtual, final long real, final int sequence, final Pd pd, final Cq sendCq, final Cq receiveCq,
-            final Srq srq, final int virtualQpNum, final boolean signalAll, final long qpContext, final int maxSendWr,
+            final Srq srq, final int type, final int virtualQpNum, final boolean signalAll, final long qpContext, final int maxSendWr,
             final int maxRecvWr, final int maxSendSge, final int maxRecvSge, final int maxInlineData) {
         super(virtual, real);
         this.sequence = sequence;
@@ -38,6 +42,7 @@ final class Qp extends Resource {
         this.sendCq = sendCq;
         this.receiveCq = receiveCq;
         this.srq = srq;
+        this.type = type;
         this.virtualQpNum = virtualQpNum;
         this.signalAll = signalAll;
         this.qpContext = qpContext;
@@ -46,6 +51,11 @@ final class Qp extends Resource {
         this.maxSendSge = maxSendSge;
         this.maxRecvSge = maxRecvSge;
         this.maxInlineData = maxInlineData;
+    }
+
+    /** The peer acknowledges: what one end knows of the other counts. */
+    boolean reliable() {
+        return type == verbs_h.IBV_QPT_RC();
     }
 
     Context context() {

@@ -62,9 +62,9 @@ final class QueuePairVerbs {
 
     private long create(final long vpd, final MemorySegment init, final boolean extended, final long operations) {
         final int type = ibv_qp_init_attr.qp_type(init);
-        if (type != verbs_h.IBV_QPT_RC()) {
-            throw VerbsException.unsupported(type == verbs_h.IBV_QPT_UC() ? "a queue pair of type UC"
-                    : type == verbs_h.IBV_QPT_UD() ? "a queue pair of type UD" : "a queue pair of type " + type);
+        if (type != verbs_h.IBV_QPT_RC() && type != verbs_h.IBV_QPT_UC()) {
+            throw VerbsException.unsupported(type == verbs_h.IBV_QPT_UD() ? "a queue pair of type UD"
+                    : "a queue pair of type " + type);
         }
         final Pd pd = model.pds.get(vpd);
         final Cq sendCq = model.cqs.get(ibv_qp_init_attr.send_cq(init).address());
@@ -79,11 +79,11 @@ final class QueuePairVerbs {
         long real = 0;
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
-            fillInit(realInit, virtual, sendCq, receiveCq, srq, signalAll, ibv_qp_init_attr.cap(init));
+            fillInit(realInit, virtual, type, sendCq, receiveCq, srq, signalAll, ibv_qp_init_attr.cap(init));
             real = createReal(pd, realInit);
             final MemorySegment cap = ibv_qp_init_attr.cap(realInit);
             ibv_qp_cap.max_send_wr(cap, ibv_qp_cap.max_send_wr(cap) - 1);
-            final Qp qp = new Qp(virtual, real, model.nextSequence(), pd, sendCq, receiveCq, srq,
+            final Qp qp = new Qp(virtual, real, model.nextSequence(), pd, sendCq, receiveCq, srq, type,
                     pd.context.qpNums.virtualOf(backend.qpNum(real)), signalAll,
                     ibv_qp_init_attr.qp_context(init).address(), ibv_qp_cap.max_send_wr(cap),
                     ibv_qp_cap.max_recv_wr(cap), ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_recv_sge(cap),
@@ -103,7 +103,7 @@ final class QueuePairVerbs {
     }
 
     /** Parameters of the real queue pair: it has one send request more, for the drain's marker. */
-    private static void fillInit(final MemorySegment realInit, final long virtual, final Cq sendCq,
+    private static void fillInit(final MemorySegment realInit, final long virtual, final int type, final Cq sendCq,
             final Cq receiveCq, final Srq srq, final boolean signalAll, final MemorySegment cap) {
         ibv_qp_init_attr.qp_context(realInit, MemorySegment.ofAddress(virtual));
         ibv_qp_init_attr.send_cq(realInit, MemorySegment.ofAddress(sendCq.real));
@@ -112,7 +112,7 @@ final class QueuePairVerbs {
         ibv_qp_init_attr.cap(realInit, cap);
         final MemorySegment realCap = ibv_qp_init_attr.cap(realInit);
         ibv_qp_cap.max_send_wr(realCap, ibv_qp_cap.max_send_wr(realCap) + 1);
-        ibv_qp_init_attr.qp_type(realInit, verbs_h.IBV_QPT_RC());
+        ibv_qp_init_attr.qp_type(realInit, type);
         ibv_qp_init_attr.sq_sig_all(realInit, signalAll ? 1 : 0);
     }
 
@@ -145,7 +145,7 @@ final class QueuePairVerbs {
         sv_qp_spec.srq(spec, MemorySegment.ofAddress(qp.srq == null ? 0 : qp.srq.virtual));
         sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qp.qpContext));
         sv_qp_spec.cap(spec, cap);
-        sv_qp_spec.qp_type(spec, verbs_h.IBV_QPT_RC());
+        sv_qp_spec.qp_type(spec, qp.type);
         sv_qp_spec.sq_sig_all(spec, qp.signalAll ? 1 : 0);
         sv_qp_spec.vqp_num(spec, qp.virtualQpNum);
         sv_qp_spec.extended(spec, extended ? 1 : 0);
@@ -163,7 +163,7 @@ final class QueuePairVerbs {
             ibv_qp_cap.max_recv_sge(cap, qp.maxRecvSge);
             ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
             final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
-            fillInit(realInit, qp.virtual, qp.sendCq, qp.receiveCq, qp.srq, qp.signalAll, cap);
+            fillInit(realInit, qp.virtual, qp.type, qp.sendCq, qp.receiveCq, qp.srq, qp.signalAll, cap);
             qp.real = backend.createQp(qp.pd.real, realInit);
             ContextVerbs.check(library.qpBind(qp.virtual, qp.real));
         }

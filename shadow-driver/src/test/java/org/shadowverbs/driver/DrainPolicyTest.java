@@ -99,6 +99,34 @@ class DrainPolicyTest {
         assertEquals(DrainPolicy.Action.WAIT, decideWithError(0, Pairing.CONNECTED, null, 0));
     }
 
+    /** An unreliable connection, which waits for nobody: what has completed is done, and a marker proves the tail. */
+    @Property(tries = 2000)
+    void unacknowledgedRequestsAreDoneWhenTheyComplete(@ForAll("queues") final List<SimulatedEnd.Sent> sent,
+            @ForAll @IntRange(max = 10) final int before, @ForAll final long seed) {
+        final Random random = new Random(seed);
+        final SimulatedEnd a = pair(sent.stream().filter(s -> s.opcode() < SimulatedEnd.READ).toList(), List.of(), 0, 100);
+        a.unacknowledged = true;
+        a.peer.remoteWrite = true;
+        progress(a, random, before);
+        for (int round = 0; round < MOST_ROUNDS && !a.settled(); round++) {
+            a.round(random);
+            progress(a, random, random.nextInt(4));
+        }
+        assertTrue(a.settled(), a.decision.action + " " + a.decision.why);
+        assertEquals(a.sent.size(), a.retired);
+        assertExact(a);
+    }
+
+    @Test
+    void anErrorOfAnUnreliableConnectionIsTheApplications() {
+        final SimulatedEnd end = new SimulatedEnd("A");
+        end.sent.add(new SimulatedEnd.Sent(DrainPolicy.SEND, true));
+        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, 4, 0, 0, 0, false, false);
+        assertEquals(DrainPolicy.Action.DELIVER, DrainPolicy.decideUnacknowledged(end.end, end).action);
+        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, 0, 5, 0, 0, false, false);
+        assertEquals(DrainPolicy.Action.WAIT, DrainPolicy.decideUnacknowledged(end.end, end).action);
+    }
+
     private static SimulatedEnd pair(final List<SimulatedEnd.Sent> ofA, final List<SimulatedEnd.Sent> ofB,
             final int receivesAtA, final int receivesAtB) {
         final SimulatedEnd a = new SimulatedEnd("A");

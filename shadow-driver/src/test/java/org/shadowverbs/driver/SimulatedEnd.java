@@ -28,6 +28,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     SimulatedEnd peer;
     /** Null: a receive queue of its own. */
     SimulatedPool pool;
+    boolean unacknowledged;
 
     // The truth: a prefix has been executed at the peer, a prefix of that has been answered.
     int executed;
@@ -217,7 +218,8 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
 
     private void settle() {
         for (int i = 0; i < 1000; i++) {
-            decision = DrainPolicy.decide(end, Pairing.CONNECTED, heard, this);
+            decision = unacknowledged ? DrainPolicy.decideUnacknowledged(end, this)
+                    : DrainPolicy.decide(end, Pairing.CONNECTED, heard, this);
             switch (decision.action) {
                 case RETIRE:
                     if (decision.position <= retired) {

@@ -25,6 +25,7 @@ final class TransportSystemTest {
     @ParameterizedTest
     @CsvSource({
         "ibv_srq_pingpong, -c, identity", "ibv_srq_pingpong, -c, scrambled", "ibv_srq_pingpong, -e, identity",
+        "ibv_uc_pingpong, -c, identity", "ibv_uc_pingpong, -e, scrambled",
     })
     void endsAfterResumeAndRestart(final String program, final String option, final String ids) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", ids))) {
