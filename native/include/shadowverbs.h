@@ -52,6 +52,8 @@ enum sv_op {
 	SV_OP_ALLOC_DM,			/* context, struct ibv_alloc_dm_attr * -> dm */
 	SV_OP_FREE_DM,			/* dm */
 	SV_OP_REG_DM_MR,		/* pd, dm, offset, length, access -> mr */
+	SV_OP_ALLOC_MW,			/* pd, type -> mw */
+	SV_OP_DEALLOC_MW,		/* mw */
 	SV_OP_CREATE_COMP_CHANNEL,	/* context -> channel */
 	SV_OP_DESTROY_COMP_CHANNEL,	/* channel */
 	SV_OP_CREATE_CQ,		/* context, cqe, cq_context, channel, comp_vector -> cq */
@@ -189,6 +191,22 @@ struct ibv_dm *sv_dm_alloc(struct ibv_context *vcontext, uint64_t length);
 int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real);
 void sv_dm_free(struct ibv_dm *vdm);
 
+/*
+ * Memory windows. The application chooses the lowest byte of an rkey, so 256 virtual rkeys belong to a window, and stand
+ * for the 256 of the real one in an order that is fixed when it is bound. Unbinding settles which of the binds and
+ * invalidations posted so far have taken effect; those that have not are replayed with their queue pair's sends.
+ */
+struct ibv_mw *sv_mw_alloc(struct ibv_pd *vpd, uint32_t type, uint32_t vrkey);
+void sv_mw_bind(struct ibv_mw *vmw, struct ibv_mw *real);
+void sv_mw_free(struct ibv_mw *vmw);
+uint32_t sv_mw_real_rkey(struct ibv_mw *vmw, uint32_t vrkey);
+/* Whether memory is behind it, and the (virtual) QP through which that was bound; NULL: none, or it was destroyed. */
+int sv_mw_bound(struct ibv_mw *vmw);
+struct ibv_qp *sv_mw_qp(struct ibv_mw *vmw);
+/* Binds the real window to what the virtual one is bound to, through a QP in RTS, and waits for it. [gate closed] */
+int sv_mw_rebind(struct ibv_mw *vmw, struct ibv_qp *vqp);
+void sv_mw_unbind(struct ibv_mw *vmw);
+
 struct ibv_comp_channel *sv_channel_alloc(struct ibv_context *vcontext);
 int sv_channel_bind(struct ibv_comp_channel *vchannel, struct ibv_comp_channel *real);
 void sv_channel_free(struct ibv_comp_channel *vchannel);
@@ -261,6 +279,8 @@ struct ibv_dm *sv_real_alloc_dm(struct ibv_context *real, struct ibv_alloc_dm_at
 int sv_real_free_dm(struct ibv_dm *real);
 struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_t offset, uint64_t length,
 				 uint32_t access);
+struct ibv_mw *sv_real_alloc_mw(struct ibv_pd *real, uint32_t type);
+int sv_real_dealloc_mw(struct ibv_mw *real);
 struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr);
 int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr);
 

@@ -20,6 +20,7 @@ enum sv_kind {
 	SV_KIND_QP,
 	SV_KIND_DM,
 	SV_KIND_SRQ,
+	SV_KIND_MW,
 	SV_KIND_COUNT
 };
 

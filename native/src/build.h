@@ -4,6 +4,7 @@
 #define SV_BUILD_H
 
 #include "objects.h"
+#include "window.h"
 
 /* Requests that go to the real library in one call. */
 #define SV_BATCH 8
@@ -105,7 +106,7 @@ static SV_ALWAYS_INLINE int sv_log_send(struct sv_qp *qp, const struct ibv_send_
 	if (unlikely(position - credit >= sq->max_wr))
 		return sv_no_room(qp);
 	if (unlikely(opcode > 31 || !sv_opcode_in(opcode, SV_OPCODES)))
-		return opcode > IBV_WR_ATOMIC_WRITE ? EINVAL : EOPNOTSUPP;
+		return sv_log_window(qp, wr, fields);
 	if (position == credit)
 		sq->base = base = position;
 	slot = (position - base) & sq->mask;
@@ -164,6 +165,7 @@ static inline void sv_unlog_send(struct sv_qp *qp, uint32_t count)
 		qp->sq.posted--;
 		if (sv_send_entry(qp, qp->sq.posted)->ordinal)
 			qp->sq.consumers--;
+		sv_window_failed(qp, qp->sq.posted);
 	}
 }
 
@@ -190,6 +192,8 @@ static SV_ALWAYS_INLINE void sv_translate_send(const struct sv_qp *qp, const str
 		real->wr.atomic.rkey = sv_key_real(qp->rkeys, fields->rkey);
 	else if (sv_opcode_in(fields->opcode, SV_OPCODES_RKEY))
 		real->wr.rdma.rkey = sv_key_real(qp->rkeys, fields->rkey);
+	else if (fields->opcode == IBV_WR_SEND_WITH_INV)
+		real->invalidate_rkey = sv_key_real(qp->rkeys, fields->imm);
 }
 
 /* Fills `real` from a logged request. `sges` has room for its SGEs, should their keys need translation. */
@@ -207,7 +211,11 @@ static SV_ALWAYS_INLINE void sv_build_send(const struct sv_qp *qp, const struct 
 	real->send_flags = fields->flags;
 	real->imm_data = fields->imm;
 	real->wr.rdma.remote_addr = fields->remote_addr;
-	if (unlikely(sv_opcode_in(fields->opcode, SV_OPCODES_ATOMIC))) {
+	if (unlikely(sv_opcode_in(fields->opcode, SV_OPCODES_ATOMIC | SV_OPCODES_WINDOW))) {
+		if (sv_opcode_in(fields->opcode, SV_OPCODES_WINDOW)) {
+			sv_build_window(qp, fields, real);
+			return;
+		}
 		real->wr.atomic.compare_add = entry->compare_add;
 		real->wr.atomic.swap = entry->swap;
 		real->wr.atomic.rkey = fields->rkey;

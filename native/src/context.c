@@ -6,6 +6,7 @@
 #include "qp_numbers.h"
 #include "real.h"
 #include "say.h"
+#include "window.h"
 
 /* ---- The operations that inline functions reach through a context ---------------------------------------------- */
 
@@ -68,6 +69,9 @@ const struct verbs_context sv_verbs_template = {
 	.context.ops.post_send = sv_post_send,
 	.context.ops.post_recv = sv_post_recv,
 	.context.ops.post_srq_recv = sv_post_srq_recv,
+	.context.ops.alloc_mw = sv_alloc_mw,
+	.context.ops.bind_mw = sv_bind_mw,
+	.context.ops.dealloc_mw = sv_dealloc_mw,
 	.context.ops._compat_query_device = ibv_query_device,
 	.context.ops._compat_query_port = ibv_query_port,
 	.query_port = query_port,
@@ -184,6 +188,8 @@ void *sv_real(void *virtual_object)
 		return sv_pd_of(virtual_object)->real;
 	case SV_KIND_MR:
 		return sv_mr_of(virtual_object)->real;
+	case SV_KIND_MW:
+		return sv_mw_of(virtual_object)->real;
 	case SV_KIND_DM:
 		return sv_dm_of(virtual_object)->real;
 	case SV_KIND_CHANNEL:

@@ -106,15 +106,27 @@ static int keep_send(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc
 	return 1;
 }
 
+/* The rkey that a message has invalidated, from the real to the virtual one. */
+static const struct ibv_wc *translate_invalidation(const struct sv_qp *qp, const struct ibv_wc *wc, struct ibv_wc *own)
+{
+	if (!(wc->wc_flags & IBV_WC_WITH_INV))
+		return wc;
+	*own = *wc;
+	own->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+	return own;
+}
+
 static int keep_recv(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc)
 {
 	struct sv_recv_queue *rq = &qp->rq;
 	uint64_t position = sv_widen(rq->posted, sv_position_of(rq->credit, rq->base, rq->mask, SV_ID_SLOT(wc->wr_id)));
+	struct ibv_wc own;
 
 	if (position < qp->recv_retired)
 		return 0;
 	if (wc->status == IBV_WC_SUCCESS) {
 		qp->recv_retired = position + 1;
+		wc = translate_invalidation(qp, wc, &own);
 	} else if (!qp->recv_error) {
 		qp->recv_error = wc->status;
 		qp->recv_error_at = position;
@@ -127,6 +139,7 @@ static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc
 {
 	uint32_t slot = SV_ID_SLOT(wc->wr_id);
 	struct sv_qp *qp = sv_qp_by_number(srq->v.context, wc->qp_num);
+	struct ibv_wc own;
 
 	/* The QP that took it is no more, and with it the message. */
 	if (!qp) {
@@ -136,6 +149,7 @@ static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc
 	if (wc->status == IBV_WC_SUCCESS) {
 		srq->log[slot].number = 0;
 		qp->shared_received++;
+		wc = translate_invalidation(qp, wc, &own);
 	} else if (!qp->recv_error) {
 		qp->recv_error = wc->status;
 	}
@@ -185,6 +199,8 @@ int sv_keep_own(const struct ibv_wc *wc)
 		return 0;
 	if (SV_ID_SLOT(id) == SV_INTERNAL_MARKER)
 		marker_completed(qp, wc);
+	else if (SV_ID_SLOT(id) == SV_INTERNAL_BIND)
+		qp->rebind = wc->status == IBV_WC_SUCCESS ? 2 : 3;
 	else
 		sv_landing_completed(&qp->landings, qp, wc);
 	return 1;
@@ -302,6 +318,10 @@ static enum ibv_wc_opcode completion_opcode(unsigned opcode)
 		return IBV_WC_FETCH_ADD;
 	case IBV_WR_ATOMIC_WRITE:
 		return IBV_WC_ATOMIC_WRITE;
+	case IBV_WR_BIND_MW:
+		return IBV_WC_BIND_MW;
+	case IBV_WR_LOCAL_INV:
+		return IBV_WC_LOCAL_INV;
 	default:
 		return IBV_WC_SEND;
 	}
@@ -363,6 +383,7 @@ void sv_settle_error(struct sv_completion *completion)
 
 	completion->held = 0;
 	if (completion->queue == SV_QUEUE_SEND) {
+		sv_window_failed(qp, sv_widen(qp->sq.posted, completion->position));
 		raise_to(&qp->send_retired, sv_widen(qp->sq.posted, completion->position) + 1);
 		qp->send_error = 0;
 		return;

@@ -63,16 +63,21 @@ enum sv_id_kind {
 #define SV_INTERNAL_MARKER 1
 #define SV_INTERNAL_LANDING 2
 #define SV_INTERNAL_SHARED_LANDING 3	/* the index is an SRQ's */
+#define SV_INTERNAL_BIND 4
 
 #define SV_MAX_WR (1u << 24)
 
 #define SV_OPCODE(name) (1u << IBV_WR_##name)
 #define SV_OPCODES_ATOMIC (SV_OPCODE(ATOMIC_CMP_AND_SWP) | SV_OPCODE(ATOMIC_FETCH_AND_ADD))
-#define SV_OPCODES_CONSUMER (SV_OPCODE(SEND) | SV_OPCODE(SEND_WITH_IMM) | SV_OPCODE(RDMA_WRITE_WITH_IMM))
+#define SV_OPCODES_CONSUMER                                                                \
+	(SV_OPCODE(SEND) | SV_OPCODE(SEND_WITH_IMM) | SV_OPCODE(SEND_WITH_INV) |             \
+	 SV_OPCODE(RDMA_WRITE_WITH_IMM))
 #define SV_OPCODES_RKEY                                                                             \
 	(SV_OPCODE(RDMA_WRITE) | SV_OPCODE(RDMA_WRITE_WITH_IMM) | SV_OPCODE(RDMA_READ) |             \
 	 SV_OPCODE(ATOMIC_WRITE) | SV_OPCODES_ATOMIC)
-#define SV_OPCODES (SV_OPCODE(SEND) | SV_OPCODE(SEND_WITH_IMM) | SV_OPCODES_RKEY)
+#define SV_OPCODES (SV_OPCODES_CONSUMER | SV_OPCODES_RKEY)
+/* Changes of memory windows; logged otherwise (window.c). */
+#define SV_OPCODES_WINDOW (SV_OPCODE(BIND_MW) | SV_OPCODE(LOCAL_INV))
 
 static inline bool sv_opcode_in(unsigned opcode, uint32_t set)
 {

@@ -245,6 +245,7 @@ struct sv_qp {
 	uint64_t send_error_at, recv_error_at;
 	int32_t send_error, recv_error;	/* enum ibv_wc_status of the first held error, or 0 */
 	uint32_t marker;		/* as in struct sv_bookmark */
+	uint32_t rebind;		/* of a window: 1 posted, 2 done, 3 failed */
 	uint64_t marker_at;
 	struct sv_landings landings;
 	struct sv_srq *srq;		/* NULL: its own receive queue */

@@ -3,6 +3,7 @@
 #include "control.h"
 #include "objects.h"
 #include "real.h"
+#include "window.h"
 
 struct ibv_pd *sv_pd_alloc(struct ibv_context *vcontext)
 {
@@ -49,6 +50,7 @@ void sv_mr_bind(struct ibv_mr *vmr, struct ibv_mr *real)
 
 void sv_mr_free(struct ibv_mr *vmr)
 {
+	sv_windows_forget_mr(sv_mr_of(vmr));
 	sv_slot_free(SV_KIND_MR, sizeof(struct sv_mr), sv_mr_of(vmr));
 }
 

@@ -23,8 +23,11 @@ static bool translate_shared(struct ibv_wc *wc)
 	wc->qp_num = qp->v.qp_num;
 	wc->src_qp = qp->rq.peer_qp_num;
 	wc->slid = qp->rq.peer_lid;
-	if (likely(wc->status == IBV_WC_SUCCESS))
+	if (likely(wc->status == IBV_WC_SUCCESS)) {
 		qp->shared_received++;
+		if (unlikely(wc->wc_flags & IBV_WC_WITH_INV))
+			wc->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+	}
 	return true;
 }
 
@@ -45,6 +48,8 @@ static inline bool translate(struct ibv_wc *wc)
 		wc->qp_num = qp->v.qp_num;
 		wc->src_qp = 0;
 		wc->slid = 0;
+		if (unlikely(wc->status != IBV_WC_SUCCESS))
+			sv_window_failed(qp, sv_widen(sq->posted, sv_position_of(sq->credit, sq->base, sq->mask, slot)));
 		sv_store_release(&sq->credit, sv_position_of(sq->credit, sq->base, sq->mask, slot) + 1);
 		return true;
 	}
@@ -57,6 +62,8 @@ static inline bool translate(struct ibv_wc *wc)
 		wc->slid = rq->peer_lid;
 		if (unlikely(wc->status != IBV_WC_SUCCESS))
 			qp->recv_flushed++;
+		else if (unlikely(wc->wc_flags & IBV_WC_WITH_INV))
+			wc->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
 		sv_store_release(&rq->credit, sv_position_of(rq->credit, rq->base, rq->mask, slot) + 1);
 		return true;
 	}

@@ -165,6 +165,7 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 
 void sv_qp_empty(struct sv_qp *qp)
 {
+	sv_windows_forget_queue(qp, true);
 	sv_kept_purge(sv_cq_of(qp->v.send_cq), qp);
 	sv_kept_purge(sv_cq_of(qp->v.recv_cq), qp);
 	sv_landings_forget(&qp->landings, NULL);

@@ -92,3 +92,13 @@ struct ibv_mr *sv_real_reg_dm_mr(struct ibv_pd *real, struct ibv_dm *dm, uint64_
 {
 	return ibv_reg_dm_mr(real, dm, offset, length, access);
 }
+
+struct ibv_mw *sv_real_alloc_mw(struct ibv_pd *real, uint32_t type)
+{
+	return ibv_alloc_mw(real, type);
+}
+
+int sv_real_dealloc_mw(struct ibv_mw *real)
+{
+	return ibv_dealloc_mw(real);
+}

@@ -35,6 +35,12 @@ int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position)
 		int err;
 
 		fields = sv_logged_fields(qp, *position);
+		if (unlikely(fields.opcode == IBV_WR_BIND_MW) && sv_is_bind_verb(qp, &fields)) {
+			err = sv_replay_bind_verb(qp, &fields);
+			if (err)
+				return err;
+			continue;
+		}
 		sv_build_send(qp, &fields, &real, fields.num_sge > 1 ? qp->send_scratch : &one);
 		err = context->post_send(qp->sq.real, &real, &bad);
 		if (err)
@@ -52,6 +58,7 @@ int sv_qp_fail(struct ibv_qp *vqp)
 
 	if (sv_kept_reserve(send_cq, qp->sq.posted - send))
 		return ENOMEM;
+	sv_windows_forget_queue(qp, false);
 	for (; send < qp->sq.posted; send++) {
 		sv_keep_made(send_cq, qp, SV_QUEUE_SEND, send, &wc);
 		wc.status = IBV_WC_WR_FLUSH_ERR;

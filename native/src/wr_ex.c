@@ -125,6 +125,25 @@ static void send_imm(struct ibv_qp_ex *ex, __be32 imm)
 	add(ex, IBV_WR_SEND_WITH_IMM)->imm_data = imm;
 }
 
+static void send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	add(ex, IBV_WR_SEND_WITH_INV)->invalidate_rkey = rkey;
+}
+
+static void local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	add(ex, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
+}
+
+static void bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	struct ibv_send_wr *wr = add(ex, IBV_WR_BIND_MW);
+
+	wr->bind_mw.mw = mw;
+	wr->bind_mw.rkey = rkey;
+	wr->bind_mw.bind_info = *info;
+}
+
 static void set_payload(struct sv_stage *stage, uint64_t length)
 {
 	struct ibv_sge *sge = &stage->sges[(size_t)index_of(stage) * stage->max_sge];
@@ -204,9 +223,6 @@ static void unsupported(struct ibv_qp_ex *ex, const char *verb, int *said)
 	}
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-UNSUPPORTED(bind_mw, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
-UNSUPPORTED(local_inv, uint32_t rkey)
-UNSUPPORTED(send_inv, uint32_t rkey)
 UNSUPPORTED(send_tso, void *header, uint16_t size, uint16_t mss)
 UNSUPPORTED(set_ud_addr, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 UNSUPPORTED(set_xrc_srqn, uint32_t srqn)

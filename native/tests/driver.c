@@ -22,7 +22,7 @@
 #define MAX_OBJECTS 4096
 #define SERVICE_THREADS 3
 
-enum kind { CHANNEL, PD, DM, MR, CQ, SRQ, QP };	/* in the order in which they are made anew */
+enum kind { CHANNEL, PD, DM, MR, MW, CQ, SRQ, QP };	/* in the order in which they are made anew */
 
 struct object {
 	enum kind kind;
@@ -292,6 +292,18 @@ static int carry_out(struct sv_request *r)
 		add(MR, v, ((struct ibv_pd *)first)->context);
 		r->result = (uintptr_t)v;
 		return 0;
+	case SV_OP_ALLOC_MW:
+		made = sv_real_alloc_mw(sv_real(first), r->arg[1]);
+		v = sv_mw_alloc(first, r->arg[1], ((struct ibv_mw *)made)->rkey ^ masks.key);
+		sv_mw_bind(v, made);
+		add(MW, v, ((struct ibv_pd *)first)->context);
+		r->result = (uintptr_t)v;
+		return 0;
+	case SV_OP_DEALLOC_MW:
+		err = sv_real_dealloc_mw(sv_real(first));
+		forget(first);
+		sv_mw_free(first);
+		return err;
 	case SV_OP_ALLOC_DM: {
 		uint64_t length = ((struct ibv_alloc_dm_attr *)pointer(r->arg[1]))->length;
 
@@ -468,6 +480,10 @@ void driver_detach(struct ibv_context *vcontext)
 				sv_mr_bind(object->v, NULL);
 				real.dereg_mr(made);
 				break;
+			case MW:
+				sv_mw_bind(object->v, NULL);
+				sv_real_dealloc_mw(made);
+				break;
 			case DM:
 				if (sv_dm_bind(object->v, NULL))
 					die("saving device memory");
@@ -535,6 +551,10 @@ void driver_reattach(struct ibv_context *vcontext)
 				break;
 			case MR:
 				sv_mr_bind(mr, make_real_mr(mr, mr->pd, object));
+				break;
+			case MW:
+				sv_mw_bind(object->v, sv_real_alloc_mw(sv_real(((struct ibv_mw *)object->v)->pd),
+								       ((struct ibv_mw *)object->v)->type));
 				break;
 			case DM:
 				err = sv_dm_bind(object->v, make_real_dm(vcontext, object->dm_length));

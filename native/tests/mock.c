@@ -23,6 +23,7 @@
 #define QP_MAGIC 0x99999999u
 #define DM_MAGIC 0xd3d3d3d3u
 #define SRQ_MAGIC 0x59595959u
+#define MW_MAGIC 0x3b3b3b3bu
 
 struct mock_context {
 	unsigned magic;
@@ -41,6 +42,11 @@ struct mock_pd {
 	struct ibv_pd v;
 };
 
+struct mock_mw {
+	unsigned magic;
+	struct ibv_mw v;
+};
+
 struct mock_mr {
 	unsigned magic;
 	struct ibv_mr v;
@@ -55,7 +61,7 @@ uint32_t mock_advised[4];
 unsigned mock_advices;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t next_qp_num = 0x100, next_key = 0x1000;
+static uint32_t next_qp_num = 0x100, next_key = 0x1000, next_window = 0x500000;
 static struct ibv_device device = { .node_type = IBV_NODE_CA, .name = "mock0", .dev_name = "uverbs0" };
 
 #define OBJECT(p, kind, constant)                                                               \
@@ -650,6 +656,46 @@ static struct ibv_mr *reg_dm_mr(struct ibv_pd *v, struct ibv_dm *dm, uint64_t of
 	return ibv_reg_mr(v, NULL, length, access);
 }
 
+static struct ibv_mw *alloc_mw(struct ibv_pd *v, enum ibv_mw_type type)
+{
+	struct mock_mw *mw;
+
+	OBJECT(v, mock_pd, PD_MAGIC);
+	mw = make(sizeof(*mw), MW_MAGIC);
+	mw->v.context = v->context;
+	mw->v.pd = v;
+	mw->v.type = type;
+	next_window += 0x100;
+	mw->v.rkey = next_window + next_window / 0x100 % 7;
+	return &mw->v;
+}
+
+static int dealloc_mw(struct ibv_mw *v)
+{
+	end(OBJECT(v, mock_mw, MW_MAGIC), sizeof(struct mock_mw));
+	return 0;
+}
+
+/* It looks like a request of type 2 in the queue. */
+static int bind_mw(struct ibv_qp *v, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags,
+	}, *bad;
+	int err;
+
+	OBJECT(mw, mock_mw, MW_MAGIC);
+	wr.bind_mw.mw = mw;
+	wr.bind_mw.rkey = ibv_inc_rkey(mw->rkey);
+	wr.bind_mw.bind_info = bind->bind_info;
+	err = post_send(v, &wr, &bad);
+	if (!err)
+		mw->rkey = wr.bind_mw.rkey;
+	return err;
+}
+
 static int advise_mr(struct ibv_pd *v, enum ibv_advise_mr_advice advice, uint32_t flags, struct ibv_sge *list,
 		     uint32_t count)
 {
@@ -814,6 +860,9 @@ struct ibv_context *ibv_open_device(struct ibv_device *v)
 	context->ex.context.ops.post_send = post_send;
 	context->ex.context.ops.post_recv = post_recv;
 	context->ex.context.ops.post_srq_recv = post_srq_recv;
+	context->ex.context.ops.alloc_mw = alloc_mw;
+	context->ex.context.ops.bind_mw = bind_mw;
+	context->ex.context.ops.dealloc_mw = dealloc_mw;
 	context->ex.context.async_fd = fds[0];
 	context->ex.context.num_comp_vectors = 3;
 	context->ex.context.abi_compat = __VERBS_ABI_IS_EXTENDED;

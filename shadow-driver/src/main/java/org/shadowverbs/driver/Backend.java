@@ -54,6 +54,12 @@ interface Backend {
 
     long regDmabufMr(long pd, long offset, long length, long iova, int fd, int access);
 
+    long allocMw(long pd, int type);
+
+    int deallocMw(long mw);
+
+    int mwRkey(long mw);
+
     /** @param attr struct ibv_alloc_dm_attr */
     long allocDm(long context, MemorySegment attr);
 

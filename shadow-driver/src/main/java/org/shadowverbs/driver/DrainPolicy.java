@@ -32,6 +32,10 @@ final class DrainPolicy {
     static final int RDMA_WRITE_WITH_IMM = 1;
     static final int SEND = 2;
     static final int SEND_WITH_IMM = 3;
+    static final int RDMA_READ = 4;
+    static final int LOCAL_INV = 7;
+    static final int BIND_MW = 8;
+    static final int SEND_WITH_INV = 9;
     /** {@code enum ibv_qp_state}. */
     private static final int INIT = 1;
     private static final int ERR = 6;
@@ -325,14 +329,17 @@ final class DrainPolicy {
         return proven;
     }
 
-    /** READs, atomics, and whatever else may be: what is not just sent. */
+    /**
+     * READs, atomics, and whatever else may be: what is not just sent. Binds and invalidations of memory windows are done
+     * by the device itself, in order, before anything behind them is sent (IBTA volume 1, 10.8.3.3).
+     */
     private static boolean isAnswered(final int opcode) {
-        return opcode > SEND_WITH_IMM;
+        return opcode > SEND_WITH_IMM && opcode != LOCAL_INV && opcode != BIND_MW && opcode != SEND_WITH_INV;
     }
 
-    /** All but the READ among the requests with an answer. */
+    /** All but the READ among the requests with an answer. Windows are made anew as they were before it. */
     private static boolean isAtomic(final int opcode) {
-        return opcode > SEND_WITH_IMM + 1;
+        return isAnswered(opcode) && opcode != RDMA_READ;
     }
 
     /** Whether this end is to allow remote writes. */

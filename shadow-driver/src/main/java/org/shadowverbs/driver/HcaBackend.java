@@ -10,6 +10,7 @@ import java.lang.foreign.ValueLayout;
 import org.shadowverbs.bindings.verbs.ibv_context;
 import org.shadowverbs.bindings.verbs.ibv_gid_entry;
 import org.shadowverbs.bindings.verbs.ibv_mr;
+import org.shadowverbs.bindings.verbs.ibv_mw;
 import org.shadowverbs.bindings.verbs.ibv_qp;
 
 /** The verbs library of this host, libibverbs.so.1, and the providers behind it. */
@@ -187,6 +188,21 @@ final class HcaBackend implements Backend {
     public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
             final int access) {
         return object(call(IBV_REG_DMABUF_MR, pd, offset, length, iova, fd, access));
+    }
+
+    @Override
+    public long allocMw(final long pd, final int type) {
+        return object(library.realAllocMw(pd, type));
+    }
+
+    @Override
+    public int deallocMw(final long mw) {
+        return err(library.realDeallocMw(mw));
+    }
+
+    @Override
+    public int mwRkey(final long mw) {
+        return ibv_mw.rkey(Structs.at(mw, ibv_mw.sizeof()));
     }
 
     @Override

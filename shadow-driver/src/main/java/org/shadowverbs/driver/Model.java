@@ -18,6 +18,7 @@ final class Model {
     final Table<Pd> pds = new Table<Pd>("protection domain");
     final Table<Dm> dms = new Table<Dm>("device memory");
     final Table<Mr> mrs = new Table<Mr>("memory region");
+    final Table<Mw> mws = new Table<Mw>("memory window");
     final Table<Channel> channels = new Table<Channel>("completion channel");
     final Table<Cq> cqs = new Table<Cq>("completion queue");
     final Table<Srq> srqs = new Table<Srq>("shared receive queue");
@@ -95,6 +96,11 @@ final class Model {
         for (final Channel channel : channels.inOrder()) {
             if (channel.context == context) {
                 channels.remove(channel);
+            }
+        }
+        for (final Mw mw : mws.inOrder()) {
+            if (mw.pd.context == context) {
+                mws.remove(mw);
             }
         }
         for (final Mr mr : mrs.inOrder()) {

@@ -68,6 +68,23 @@ interface Native {
 
     void dmFree(long vdm);
 
+    long mwAlloc(long vpd, int type, int vrkey);
+
+    void mwBind(long vmw, long real);
+
+    void mwFree(long vmw);
+
+    int mwRealRkey(long vmw, int vrkey);
+
+    int mwBound(long vmw);
+
+    /** @return the virtual queue pair, or 0 */
+    long mwQp(long vmw);
+
+    int mwRebind(long vmw, long vqp);
+
+    void mwUnbind(long vmw);
+
     long channelAlloc(long vcontext);
 
     int channelBind(long vchannel, long real);
@@ -123,6 +140,11 @@ interface Native {
 
     /** @return the region; 0 with {@link Downcall#errno} */
     long realRegDmMr(long realPd, long realDm, long offset, long length, int access);
+
+    /** @return the window; 0 with {@link Downcall#errno} */
+    long realAllocMw(long realPd, int type);
+
+    int realDeallocMw(long realMw);
 
     /** @return the completion queue; 0 with {@link Downcall#errno} */
     long realCreateCqEx(long realContext, MemorySegment attr);

@@ -49,6 +49,16 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_DM_ALLOC = f("sv_dm_alloc");
     private static final MemorySegment SV_DM_BIND = f("sv_dm_bind");
     private static final MemorySegment SV_DM_FREE = f("sv_dm_free");
+    private static final MemorySegment SV_REAL_ALLOC_MW = f("sv_real_alloc_mw");
+    private static final MemorySegment SV_REAL_DEALLOC_MW = f("sv_real_dealloc_mw");
+    private static final MemorySegment SV_MW_ALLOC = f("sv_mw_alloc");
+    private static final MemorySegment SV_MW_BIND = f("sv_mw_bind");
+    private static final MemorySegment SV_MW_FREE = f("sv_mw_free");
+    private static final MemorySegment SV_MW_REAL_RKEY = f("sv_mw_real_rkey");
+    private static final MemorySegment SV_MW_BOUND = f("sv_mw_bound");
+    private static final MemorySegment SV_MW_QP = f("sv_mw_qp");
+    private static final MemorySegment SV_MW_REBIND = f("sv_mw_rebind");
+    private static final MemorySegment SV_MW_UNBIND = f("sv_mw_unbind");
     private static final MemorySegment SV_CHANNEL_ALLOC = f("sv_channel_alloc");
     private static final MemorySegment SV_CHANNEL_BIND = f("sv_channel_bind");
     private static final MemorySegment SV_CHANNEL_FREE = f("sv_channel_free");
@@ -277,6 +287,56 @@ final class NativeLibrary implements Native {
     @Override
     public void dmFree(final long vdm) {
         call(SV_DM_FREE, vdm);
+    }
+
+    @Override
+    public long realAllocMw(final long realPd, final int type) {
+        return call(SV_REAL_ALLOC_MW, realPd, type);
+    }
+
+    @Override
+    public int realDeallocMw(final long realMw) {
+        return (int) call(SV_REAL_DEALLOC_MW, realMw);
+    }
+
+    @Override
+    public long mwAlloc(final long vpd, final int type, final int vrkey) {
+        return call(SV_MW_ALLOC, vpd, type, vrkey);
+    }
+
+    @Override
+    public void mwBind(final long vmw, final long real) {
+        call(SV_MW_BIND, vmw, real);
+    }
+
+    @Override
+    public void mwFree(final long vmw) {
+        call(SV_MW_FREE, vmw);
+    }
+
+    @Override
+    public int mwRealRkey(final long vmw, final int vrkey) {
+        return (int) call(SV_MW_REAL_RKEY, vmw, vrkey);
+    }
+
+    @Override
+    public int mwBound(final long vmw) {
+        return (int) call(SV_MW_BOUND, vmw);
+    }
+
+    @Override
+    public long mwQp(final long vmw) {
+        return call(SV_MW_QP, vmw);
+    }
+
+    @Override
+    public int mwRebind(final long vmw, final long vqp) {
+        return (int) call(SV_MW_REBIND, vmw, vqp);
+    }
+
+    @Override
+    public void mwUnbind(final long vmw) {
+        call(SV_MW_UNBIND, vmw);
     }
 
     @Override

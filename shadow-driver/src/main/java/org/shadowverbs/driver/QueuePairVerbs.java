@@ -16,6 +16,8 @@ final class QueuePairVerbs {
     private static final long SEND_OPERATIONS = verbs_h.IBV_QP_EX_WITH_RDMA_WRITE()
             | verbs_h.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM() | verbs_h.IBV_QP_EX_WITH_SEND()
             | verbs_h.IBV_QP_EX_WITH_SEND_WITH_IMM() | verbs_h.IBV_QP_EX_WITH_RDMA_READ()
+            | verbs_h.IBV_QP_EX_WITH_LOCAL_INV() | verbs_h.IBV_QP_EX_WITH_BIND_MW()
+            | verbs_h.IBV_QP_EX_WITH_SEND_WITH_INV()
             | verbs_h.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP() | verbs_h.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD();
 
     private final Native library;

@@ -15,12 +15,18 @@ final class RealObjects {
     private final Backend backend;
     private final Model model;
     private final QueuePairVerbs queuePairs;
+    private final WindowVerbs windows;
 
     RealObjects(final Native library, final Backend backend, final Model model, final QueuePairVerbs queuePairs) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.queuePairs = queuePairs;
+        this.windows = new WindowVerbs(library, backend, model);
+    }
+
+    WindowVerbs windows() {
+        return windows;
     }
 
     /**
@@ -55,6 +61,13 @@ final class RealObjects {
                 library.srqBind(srq.virtual, 0);
                 trouble = first(trouble, "destroy a shared receive queue", backend.destroySrq(srq.real));
                 srq.real = 0;
+            }
+        }
+        for (final Mw mw : reversed(model.mws.inOrder())) {
+            if (mw.real != 0) {
+                library.mwBind(mw.virtual, 0);
+                trouble = first(trouble, "deallocate a memory window", backend.deallocMw(mw.real));
+                mw.real = 0;
             }
         }
         for (final Cq cq : reversed(model.cqs.inOrder())) {
@@ -137,6 +150,13 @@ final class RealObjects {
             check("put back the contents of device memory", library.dmBind(dm.virtual, dm.real));
         }
         registerMemory();
+        for (final Mw mw : model.mws.inOrder()) {
+            try {
+                windows.recreate(mw);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot allocate a memory window: " + VerbsErrno.name(e.errno()));
+            }
+        }
         for (final Channel channel : model.channels.inOrder()) {
             try {
                 channel.real = backend.createChannel(channel.context.real);

@@ -79,6 +79,7 @@ final class Reattach {
                 final OwnerRecord own = publish(link, epoch, ranks);
                 timings.end("CONNECTED");
                 connect();
+                realObjects.windows().rebind();
                 postReceives();
                 link.exchange(epoch, Phase.RECEIVES_POSTED, 0, Contribution.AGREED);
                 timings.end("RECEIVES_POSTED");
@@ -225,11 +226,12 @@ final class Reattach {
         return keys(context, true, false);
     }
 
-    /** The keys of a context's regions; {@code remote}: rkeys, {@code accessible}: only of what peers may access. */
+    /** The keys of a context's regions and windows; {@code remote}: rkeys, {@code accessible}: only of what peers may access. */
     private ExceptionSet keys(final Context context, final boolean remote, final boolean accessible) {
         final List<Mr> mrs = model.mrs.inOrder();
-        final int[] virtuals = new int[mrs.size()];
-        final int[] reals = new int[mrs.size()];
+        final List<Mw> mws = remote ? model.mws.inOrder() : List.of();
+        final int[] virtuals = new int[mrs.size() + mws.size() * Mw.RKEYS];
+        final int[] reals = new int[virtuals.length];
         int n = 0;
         for (final Mr mr : mrs) {
             final boolean nothing = mr.what.kind == Registration.Kind.NULL;
@@ -239,6 +241,12 @@ final class Reattach {
             }
             virtuals[n] = remote ? mr.virtualRkey : mr.virtualLkey;
             reals[n++] = mr.dead ? INVALID_KEY : remote ? backend.rkey(mr.real) : backend.lkey(mr.real);
+        }
+        for (final Mw mw : mws) {
+            for (int tag = 0; mw.pd.context == context && tag < Mw.RKEYS; tag++) {
+                virtuals[n] = mw.block | tag;
+                reals[n++] = library.mwRealRkey(mw.virtual, mw.block | tag);
+            }
         }
         return ExceptionSet.of(virtuals, reals, n);
     }
@@ -358,6 +366,7 @@ final class Reattach {
         owners.add(OwnerRecord.decode(new OwnerRecord(0, carriedOver()).encode()));
         adopt(new AddressBook(owners), owners.get(0));
         connect();
+        realObjects.windows().rebind();
         postReceives();
         postSends();
     }

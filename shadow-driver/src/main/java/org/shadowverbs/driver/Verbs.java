@@ -19,6 +19,7 @@ final class Verbs {
     private final Native library;
     private final ContextVerbs contexts;
     private final MemoryVerbs memory;
+    private final WindowVerbs windows;
     private final CompletionVerbs completion;
     private final QueuePairVerbs queuePairs;
     private final SharedReceiveVerbs sharedReceives;
@@ -30,6 +31,7 @@ final class Verbs {
         this.job = job;
         contexts = new ContextVerbs(library, backend, model, keyMaps);
         memory = new MemoryVerbs(library, backend, model);
+        windows = new WindowVerbs(library, backend, model);
         completion = new CompletionVerbs(library, backend, model);
         sharedReceives = new SharedReceiveVerbs(library, backend, model);
         queuePairs = new QueuePairVerbs(library, backend, model, keyMaps, job);
@@ -120,6 +122,12 @@ final class Verbs {
                 break;
             case Op.REG_DM_MR:
                 r.answer(memory.regDmMr(r.arg(0), r.arg(1), r.arg(2), r.arg(3), r.intArg(4)), 0);
+                break;
+            case Op.ALLOC_MW:
+                r.answer(windows.alloc(r.arg(0), r.intArg(1)), 0);
+                break;
+            case Op.DEALLOC_MW:
+                r.answer(0, windows.dealloc(r.arg(0)));
                 break;
             case Op.CREATE_COMP_CHANNEL:
                 r.answer(completion.createChannel(r.arg(0)), 0);

@@ -19,7 +19,11 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     record Sent(int opcode, boolean signaled) {
         boolean consumer() {
             return opcode == DrainPolicy.SEND || opcode == DrainPolicy.SEND_WITH_IMM
-                    || opcode == DrainPolicy.RDMA_WRITE_WITH_IMM;
+                    || opcode == DrainPolicy.SEND_WITH_INV || opcode == DrainPolicy.RDMA_WRITE_WITH_IMM;
+        }
+
+        boolean hasAnswer() {
+            return opcode == READ || opcode == FETCH_ADD;
         }
     }
 

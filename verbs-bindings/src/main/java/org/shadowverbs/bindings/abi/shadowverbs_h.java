@@ -231,190 +231,208 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_REG_DM_MR() {
         return SV_OP_REG_DM_MR;
     }
-    private static final int SV_OP_CREATE_COMP_CHANNEL = (int)21L;
+    private static final int SV_OP_ALLOC_MW = (int)21L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_COMP_CHANNEL = 21
+     * enum sv_op.SV_OP_ALLOC_MW = 21
+     * }
+     */
+    public static int SV_OP_ALLOC_MW() {
+        return SV_OP_ALLOC_MW;
+    }
+    private static final int SV_OP_DEALLOC_MW = (int)22L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_DEALLOC_MW = 22
+     * }
+     */
+    public static int SV_OP_DEALLOC_MW() {
+        return SV_OP_DEALLOC_MW;
+    }
+    private static final int SV_OP_CREATE_COMP_CHANNEL = (int)23L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_CREATE_COMP_CHANNEL = 23
      * }
      */
     public static int SV_OP_CREATE_COMP_CHANNEL() {
         return SV_OP_CREATE_COMP_CHANNEL;
     }
-    private static final int SV_OP_DESTROY_COMP_CHANNEL = (int)22L;
+    private static final int SV_OP_DESTROY_COMP_CHANNEL = (int)24L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_COMP_CHANNEL = 22
+     * enum sv_op.SV_OP_DESTROY_COMP_CHANNEL = 24
      * }
      */
     public static int SV_OP_DESTROY_COMP_CHANNEL() {
         return SV_OP_DESTROY_COMP_CHANNEL;
     }
-    private static final int SV_OP_CREATE_CQ = (int)23L;
+    private static final int SV_OP_CREATE_CQ = (int)25L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_CQ = 23
+     * enum sv_op.SV_OP_CREATE_CQ = 25
      * }
      */
     public static int SV_OP_CREATE_CQ() {
         return SV_OP_CREATE_CQ;
     }
-    private static final int SV_OP_CREATE_CQ_EX = (int)24L;
+    private static final int SV_OP_CREATE_CQ_EX = (int)26L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_CQ_EX = 24
+     * enum sv_op.SV_OP_CREATE_CQ_EX = 26
      * }
      */
     public static int SV_OP_CREATE_CQ_EX() {
         return SV_OP_CREATE_CQ_EX;
     }
-    private static final int SV_OP_RESIZE_CQ = (int)25L;
+    private static final int SV_OP_RESIZE_CQ = (int)27L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_RESIZE_CQ = 25
+     * enum sv_op.SV_OP_RESIZE_CQ = 27
      * }
      */
     public static int SV_OP_RESIZE_CQ() {
         return SV_OP_RESIZE_CQ;
     }
-    private static final int SV_OP_MODIFY_CQ = (int)26L;
+    private static final int SV_OP_MODIFY_CQ = (int)28L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_CQ = 26
+     * enum sv_op.SV_OP_MODIFY_CQ = 28
      * }
      */
     public static int SV_OP_MODIFY_CQ() {
         return SV_OP_MODIFY_CQ;
     }
-    private static final int SV_OP_DESTROY_CQ = (int)27L;
+    private static final int SV_OP_DESTROY_CQ = (int)29L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_CQ = 27
+     * enum sv_op.SV_OP_DESTROY_CQ = 29
      * }
      */
     public static int SV_OP_DESTROY_CQ() {
         return SV_OP_DESTROY_CQ;
     }
-    private static final int SV_OP_CREATE_QP = (int)28L;
+    private static final int SV_OP_CREATE_QP = (int)30L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP = 28
+     * enum sv_op.SV_OP_CREATE_QP = 30
      * }
      */
     public static int SV_OP_CREATE_QP() {
         return SV_OP_CREATE_QP;
     }
-    private static final int SV_OP_CREATE_QP_EX = (int)29L;
+    private static final int SV_OP_CREATE_QP_EX = (int)31L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP_EX = 29
+     * enum sv_op.SV_OP_CREATE_QP_EX = 31
      * }
      */
     public static int SV_OP_CREATE_QP_EX() {
         return SV_OP_CREATE_QP_EX;
     }
-    private static final int SV_OP_QUERY_QP = (int)30L;
+    private static final int SV_OP_QUERY_QP = (int)32L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_QP = 30
+     * enum sv_op.SV_OP_QUERY_QP = 32
      * }
      */
     public static int SV_OP_QUERY_QP() {
         return SV_OP_QUERY_QP;
     }
-    private static final int SV_OP_MODIFY_QP = (int)31L;
+    private static final int SV_OP_MODIFY_QP = (int)33L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_QP = 31
+     * enum sv_op.SV_OP_MODIFY_QP = 33
      * }
      */
     public static int SV_OP_MODIFY_QP() {
         return SV_OP_MODIFY_QP;
     }
-    private static final int SV_OP_DESTROY_QP = (int)32L;
+    private static final int SV_OP_DESTROY_QP = (int)34L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_QP = 32
+     * enum sv_op.SV_OP_DESTROY_QP = 34
      * }
      */
     public static int SV_OP_DESTROY_QP() {
         return SV_OP_DESTROY_QP;
     }
-    private static final int SV_OP_CREATE_SRQ = (int)33L;
+    private static final int SV_OP_CREATE_SRQ = (int)35L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_SRQ = 33
+     * enum sv_op.SV_OP_CREATE_SRQ = 35
      * }
      */
     public static int SV_OP_CREATE_SRQ() {
         return SV_OP_CREATE_SRQ;
     }
-    private static final int SV_OP_MODIFY_SRQ = (int)34L;
+    private static final int SV_OP_MODIFY_SRQ = (int)36L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_SRQ = 34
+     * enum sv_op.SV_OP_MODIFY_SRQ = 36
      * }
      */
     public static int SV_OP_MODIFY_SRQ() {
         return SV_OP_MODIFY_SRQ;
     }
-    private static final int SV_OP_QUERY_SRQ = (int)35L;
+    private static final int SV_OP_QUERY_SRQ = (int)37L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_SRQ = 35
+     * enum sv_op.SV_OP_QUERY_SRQ = 37
      * }
      */
     public static int SV_OP_QUERY_SRQ() {
         return SV_OP_QUERY_SRQ;
     }
-    private static final int SV_OP_DESTROY_SRQ = (int)36L;
+    private static final int SV_OP_DESTROY_SRQ = (int)38L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_SRQ = 36
+     * enum sv_op.SV_OP_DESTROY_SRQ = 38
      * }
      */
     public static int SV_OP_DESTROY_SRQ() {
         return SV_OP_DESTROY_SRQ;
     }
-    private static final int SV_OP_CREATE_AH = (int)37L;
+    private static final int SV_OP_CREATE_AH = (int)39L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_AH = 37
+     * enum sv_op.SV_OP_CREATE_AH = 39
      * }
      */
     public static int SV_OP_CREATE_AH() {
         return SV_OP_CREATE_AH;
     }
-    private static final int SV_OP_DESTROY_AH = (int)38L;
+    private static final int SV_OP_DESTROY_AH = (int)40L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_AH = 38
+     * enum sv_op.SV_OP_DESTROY_AH = 40
      * }
      */
     public static int SV_OP_DESTROY_AH() {
         return SV_OP_DESTROY_AH;
     }
-    private static final int SV_OP_CREATE_SRQ_EX = (int)39L;
+    private static final int SV_OP_CREATE_SRQ_EX = (int)41L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_SRQ_EX = 39
+     * enum sv_op.SV_OP_CREATE_SRQ_EX = 41
      * }
      */
     public static int SV_OP_CREATE_SRQ_EX() {
         return SV_OP_CREATE_SRQ_EX;
     }
-    private static final int SV_OP_EXIT = (int)40L;
+    private static final int SV_OP_EXIT = (int)42L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 40
+     * enum sv_op.SV_OP_EXIT = 42
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)41L;
+    private static final int SV_OP_COUNT = (int)43L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 41
+     * enum sv_op.SV_OP_COUNT = 43
      * }
      */
     public static int SV_OP_COUNT() {
@@ -2200,6 +2218,488 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_mw_alloc {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_alloc");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_mw_alloc(struct ibv_pd *vpd, uint32_t type, uint32_t vrkey)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_alloc$descriptor() {
+        return sv_mw_alloc.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_mw_alloc(struct ibv_pd *vpd, uint32_t type, uint32_t vrkey)
+     * }
+     */
+    public static MethodHandle sv_mw_alloc$handle() {
+        return sv_mw_alloc.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_mw_alloc(struct ibv_pd *vpd, uint32_t type, uint32_t vrkey)
+     * }
+     */
+    public static MemorySegment sv_mw_alloc$address() {
+        return sv_mw_alloc.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_mw_alloc(struct ibv_pd *vpd, uint32_t type, uint32_t vrkey)
+     * }
+     */
+    public static MemorySegment sv_mw_alloc(MemorySegment vpd, int type, int vrkey) {
+        var mh$ = sv_mw_alloc.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_alloc", vpd, type, vrkey);
+            }
+            return (MemorySegment)mh$.invokeExact(vpd, type, vrkey);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_mw_bind {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_bind");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_mw_bind(struct ibv_mw *vmw, struct ibv_mw *real)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_bind$descriptor() {
+        return sv_mw_bind.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_mw_bind(struct ibv_mw *vmw, struct ibv_mw *real)
+     * }
+     */
+    public static MethodHandle sv_mw_bind$handle() {
+        return sv_mw_bind.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_mw_bind(struct ibv_mw *vmw, struct ibv_mw *real)
+     * }
+     */
+    public static MemorySegment sv_mw_bind$address() {
+        return sv_mw_bind.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_mw_bind(struct ibv_mw *vmw, struct ibv_mw *real)
+     * }
+     */
+    public static void sv_mw_bind(MemorySegment vmw, MemorySegment real) {
+        var mh$ = sv_mw_bind.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_bind", vmw, real);
+            }
+            mh$.invokeExact(vmw, real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_mw_free {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_free");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_mw_free(struct ibv_mw *vmw)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_free$descriptor() {
+        return sv_mw_free.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_mw_free(struct ibv_mw *vmw)
+     * }
+     */
+    public static MethodHandle sv_mw_free$handle() {
+        return sv_mw_free.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_mw_free(struct ibv_mw *vmw)
+     * }
+     */
+    public static MemorySegment sv_mw_free$address() {
+        return sv_mw_free.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_mw_free(struct ibv_mw *vmw)
+     * }
+     */
+    public static void sv_mw_free(MemorySegment vmw) {
+        var mh$ = sv_mw_free.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_free", vmw);
+            }
+            mh$.invokeExact(vmw);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_mw_real_rkey {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_real_rkey");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * uint32_t sv_mw_real_rkey(struct ibv_mw *vmw, uint32_t vrkey)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_real_rkey$descriptor() {
+        return sv_mw_real_rkey.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * uint32_t sv_mw_real_rkey(struct ibv_mw *vmw, uint32_t vrkey)
+     * }
+     */
+    public static MethodHandle sv_mw_real_rkey$handle() {
+        return sv_mw_real_rkey.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * uint32_t sv_mw_real_rkey(struct ibv_mw *vmw, uint32_t vrkey)
+     * }
+     */
+    public static MemorySegment sv_mw_real_rkey$address() {
+        return sv_mw_real_rkey.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * uint32_t sv_mw_real_rkey(struct ibv_mw *vmw, uint32_t vrkey)
+     * }
+     */
+    public static int sv_mw_real_rkey(MemorySegment vmw, int vrkey) {
+        var mh$ = sv_mw_real_rkey.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_real_rkey", vmw, vrkey);
+            }
+            return (int)mh$.invokeExact(vmw, vrkey);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_mw_bound {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_bound");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_mw_bound(struct ibv_mw *vmw)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_bound$descriptor() {
+        return sv_mw_bound.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_mw_bound(struct ibv_mw *vmw)
+     * }
+     */
+    public static MethodHandle sv_mw_bound$handle() {
+        return sv_mw_bound.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_mw_bound(struct ibv_mw *vmw)
+     * }
+     */
+    public static MemorySegment sv_mw_bound$address() {
+        return sv_mw_bound.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_mw_bound(struct ibv_mw *vmw)
+     * }
+     */
+    public static int sv_mw_bound(MemorySegment vmw) {
+        var mh$ = sv_mw_bound.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_bound", vmw);
+            }
+            return (int)mh$.invokeExact(vmw);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_mw_qp {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_qp");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_mw_qp(struct ibv_mw *vmw)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_qp$descriptor() {
+        return sv_mw_qp.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_mw_qp(struct ibv_mw *vmw)
+     * }
+     */
+    public static MethodHandle sv_mw_qp$handle() {
+        return sv_mw_qp.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_mw_qp(struct ibv_mw *vmw)
+     * }
+     */
+    public static MemorySegment sv_mw_qp$address() {
+        return sv_mw_qp.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_mw_qp(struct ibv_mw *vmw)
+     * }
+     */
+    public static MemorySegment sv_mw_qp(MemorySegment vmw) {
+        var mh$ = sv_mw_qp.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_qp", vmw);
+            }
+            return (MemorySegment)mh$.invokeExact(vmw);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_mw_rebind {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_rebind");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_mw_rebind(struct ibv_mw *vmw, struct ibv_qp *vqp)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_rebind$descriptor() {
+        return sv_mw_rebind.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_mw_rebind(struct ibv_mw *vmw, struct ibv_qp *vqp)
+     * }
+     */
+    public static MethodHandle sv_mw_rebind$handle() {
+        return sv_mw_rebind.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_mw_rebind(struct ibv_mw *vmw, struct ibv_qp *vqp)
+     * }
+     */
+    public static MemorySegment sv_mw_rebind$address() {
+        return sv_mw_rebind.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_mw_rebind(struct ibv_mw *vmw, struct ibv_qp *vqp)
+     * }
+     */
+    public static int sv_mw_rebind(MemorySegment vmw, MemorySegment vqp) {
+        var mh$ = sv_mw_rebind.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_rebind", vmw, vqp);
+            }
+            return (int)mh$.invokeExact(vmw, vqp);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_mw_unbind {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_mw_unbind");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_mw_unbind(struct ibv_mw *vmw)
+     * }
+     */
+    public static FunctionDescriptor sv_mw_unbind$descriptor() {
+        return sv_mw_unbind.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_mw_unbind(struct ibv_mw *vmw)
+     * }
+     */
+    public static MethodHandle sv_mw_unbind$handle() {
+        return sv_mw_unbind.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_mw_unbind(struct ibv_mw *vmw)
+     * }
+     */
+    public static MemorySegment sv_mw_unbind$address() {
+        return sv_mw_unbind.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_mw_unbind(struct ibv_mw *vmw)
+     * }
+     */
+    public static void sv_mw_unbind(MemorySegment vmw) {
+        var mh$ = sv_mw_unbind.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_mw_unbind", vmw);
+            }
+            mh$.invokeExact(vmw);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_channel_alloc {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
@@ -3828,6 +4328,127 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_real_reg_dm_mr", real, dm, offset, length, access);
             }
             return (MemorySegment)mh$.invokeExact(real, dm, offset, length, access);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_alloc_mw {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_alloc_mw");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_real_alloc_mw(struct ibv_pd *real, uint32_t type)
+     * }
+     */
+    public static FunctionDescriptor sv_real_alloc_mw$descriptor() {
+        return sv_real_alloc_mw.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_real_alloc_mw(struct ibv_pd *real, uint32_t type)
+     * }
+     */
+    public static MethodHandle sv_real_alloc_mw$handle() {
+        return sv_real_alloc_mw.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_real_alloc_mw(struct ibv_pd *real, uint32_t type)
+     * }
+     */
+    public static MemorySegment sv_real_alloc_mw$address() {
+        return sv_real_alloc_mw.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_mw *sv_real_alloc_mw(struct ibv_pd *real, uint32_t type)
+     * }
+     */
+    public static MemorySegment sv_real_alloc_mw(MemorySegment real, int type) {
+        var mh$ = sv_real_alloc_mw.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_alloc_mw", real, type);
+            }
+            return (MemorySegment)mh$.invokeExact(real, type);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_dealloc_mw {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_dealloc_mw");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_real_dealloc_mw(struct ibv_mw *real)
+     * }
+     */
+    public static FunctionDescriptor sv_real_dealloc_mw$descriptor() {
+        return sv_real_dealloc_mw.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_real_dealloc_mw(struct ibv_mw *real)
+     * }
+     */
+    public static MethodHandle sv_real_dealloc_mw$handle() {
+        return sv_real_dealloc_mw.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_real_dealloc_mw(struct ibv_mw *real)
+     * }
+     */
+    public static MemorySegment sv_real_dealloc_mw$address() {
+        return sv_real_dealloc_mw.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_real_dealloc_mw(struct ibv_mw *real)
+     * }
+     */
+    public static int sv_real_dealloc_mw(MemorySegment real) {
+        var mh$ = sv_real_dealloc_mw.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_dealloc_mw", real);
+            }
+            return (int)mh$.invokeExact(real);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

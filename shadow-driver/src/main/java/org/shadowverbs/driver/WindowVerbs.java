@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/** Memory windows. */
+final class WindowVerbs {
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+
+    WindowVerbs(final Native library, final Backend backend, final Model model) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+    }
+
+    long alloc(final long vpd, final int type) {
+        final Pd pd = model.pds.get(vpd);
+        final long real = allocate(pd, type);
+        final int rkey = pd.context.remoteKeys.virtualOf(backend.mwRkey(real));
+        final long virtual = library.mwAlloc(vpd, type, rkey);
+        if (virtual == 0) {
+            backend.deallocMw(real);
+            throw new VerbsException(VerbsErrno.ENOMEM);
+        }
+        library.mwBind(virtual, real);
+        model.mws.add(new Mw(virtual, real, pd, type, rkey));
+        return virtual;
+    }
+
+    /** Allocates until the keys are acceptable; what was not is held meanwhile, or its keys would come again. */
+    private long allocate(final Pd pd, final int type) {
+        final long[] rejected = new long[MemoryVerbs.ATTEMPTS];
+        int n = 0;
+        try {
+            while (n < rejected.length) {
+                final long real = backend.allocMw(pd.real, type);
+                if (accepts(pd.context, backend.mwRkey(real) & Mw.BLOCK)) {
+                    return real;
+                }
+                rejected[n++] = real;
+            }
+            throw new VerbsException(VerbsErrno.ENOMEM, "no keys are free that no carried-over region or window has,"
+                    + " after " + rejected.length + " attempts");
+        } finally {
+            while (n > 0) {
+                backend.deallocMw(rejected[--n]);
+            }
+        }
+    }
+
+    private static boolean accepts(final Context context, final int block) {
+        for (int tag = 0; tag < Mw.RKEYS; tag++) {
+            if (!context.remoteKeys.accepts(block | tag)) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    int dealloc(final long vmw) {
+        final Mw mw = model.mws.get(vmw);
+        synchronized (mw) {
+            final int err = backend.deallocMw(mw.real);
+            if (err == 0) {
+                mw.real = 0;
+                model.mws.remove(mw);
+                library.mwFree(vmw);
+            }
+            return err;
+        }
+    }
+
+    /** Makes the real window of a virtual one anew; it is not bound to anything yet. */
+    void recreate(final Mw mw) {
+        mw.real = backend.allocMw(mw.pd.real, mw.type);
+        library.mwBind(mw.virtual, mw.real);
+    }
+
+    /** Puts each window in front of the memory that it was in front of. The queue pairs are connected again. */
+    void rebind() throws Refusal {
+        for (final Mw mw : model.mws.inOrder()) {
+            if (library.mwBound(mw.virtual) == 0) {
+                continue;
+            }
+            final Qp qp = through(mw);
+            final int err = qp == null ? VerbsErrno.ENODEV : library.mwRebind(mw.virtual, qp.virtual);
+            if (err == 0) {
+                continue;
+            }
+            // Of a queue pair in error nobody can use it; of memory that is gone nobody should.
+            library.mwUnbind(mw.virtual);
+            if (qp != null && err != VerbsErrno.EINVAL) {
+                throw new Refusal("a memory window cannot be bound again through " + qp.name() + ": "
+                        + VerbsErrno.name(err));
+            }
+            if (qp != null || mw.type == verbs_h.IBV_MW_TYPE_1()) {
+                library.say("a memory window (rkey 0x" + Integer.toHexString(mw.block) + ") cannot be bound again: "
+                        + (qp == null ? "no queue pair of its protection domain is connected" : "its memory is gone")
+                        + "; its keys are invalid from now on");
+            }
+        }
+    }
+
+    /** The queue pair that it was bound through; for a window of type 1 any other of the domain serves. */
+    private Qp through(final Mw mw) {
+        final long vqp = library.mwQp(mw.virtual);
+        Qp any = null;
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.attributes.state() == verbs_h.IBV_QPS_RTS()) {
+                if (qp.virtual == vqp) {
+                    return qp;
+                }
+                any = qp.pd == mw.pd ? qp : any;
+            }
+        }
+        return mw.type == verbs_h.IBV_MW_TYPE_1() ? any : null;
+    }
+}
