@@ -43,6 +43,7 @@ enum sv_op {
 	SV_OP_QUERY_PKEY,		/* context, port, index, uint16_t * */
 	SV_OP_GET_PKEY_INDEX,		/* context, port, pkey; result = index, err */
 	SV_OP_ALLOC_PD,			/* context -> pd */
+	SV_OP_ALLOC_PARENT_DOMAIN,	/* pd -> pd */
 	SV_OP_DEALLOC_PD,		/* pd */
 	SV_OP_REG_MR,			/* pd, addr, length, iova, access -> mr */
 	SV_OP_REREG_MR,			/* mr, flags, pd, addr, length, access; result = ibv_rereg_mr's return value */

@@ -21,6 +21,7 @@ enum sv_kind {
 	SV_KIND_DM,
 	SV_KIND_SRQ,
 	SV_KIND_MW,
+	SV_KIND_TD,
 	SV_KIND_COUNT
 };
 

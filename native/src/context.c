@@ -80,6 +80,10 @@ const struct verbs_context sv_verbs_template = {
 	.create_cq_ex = sv_create_cq_ex,
 	.modify_cq = sv_modify_cq,
 	.advise_mr = sv_advise_mr,
+	.alloc_td = sv_alloc_td,
+	.dealloc_td = sv_dealloc_td,
+	.alloc_parent_domain = sv_alloc_parent_domain,
+	.query_rt_values = sv_query_rt_values,
 	.alloc_null_mr = sv_alloc_null_mr,
 	.alloc_dm = sv_alloc_dm,
 	.free_dm = sv_free_dm,
@@ -200,6 +204,7 @@ void *sv_real(void *virtual_object)
 		return sv_qp_of(virtual_object)->sq.real;
 	case SV_KIND_SRQ:
 		return sv_srq_of(virtual_object)->real;
+	case SV_KIND_TD:
 	case SV_KIND_COUNT:
 		break;
 	}

@@ -37,10 +37,18 @@ struct sv_context {
 	char zeros[SV_ZEROS];
 };
 
+struct sv_td {
+	void *real;			/* none */
+	uint32_t users;			/* parent domains */
+	struct ibv_td v;
+	char zeros[SV_ZEROS - sizeof(struct ibv_td) - 2 * sizeof(void *)];
+};
+
 struct sv_pd {
 	struct ibv_pd *real;
+	struct sv_td *td;		/* of a parent domain */
 	struct ibv_pd v;
-	char zeros[SV_ZEROS - sizeof(struct ibv_pd) - sizeof(void *)];
+	char zeros[SV_ZEROS - sizeof(struct ibv_pd) - 2 * sizeof(void *)];
 };
 
 enum sv_mr_kind {
@@ -272,6 +280,7 @@ _Static_assert(sizeof(struct sv_qp) / 128 % 2 == 1, "an odd number of pairs, so 
 
 #define sv_device_of(p) sv_container_of(p, struct sv_device, v)
 #define sv_context_of(p) sv_container_of(p, struct sv_context, ex.context)
+#define sv_td_of(p) sv_container_of(p, struct sv_td, v)
 #define sv_pd_of(p) sv_container_of(p, struct sv_pd, v)
 #define sv_dm_of(p) sv_container_of(p, struct sv_dm, v)
 #define sv_mr_of(p) sv_container_of(p, struct sv_mr, v)
@@ -328,6 +337,12 @@ void sv_await_acks(const char *verb, pthread_mutex_t *mutex, pthread_cond_t *con
 
 /* qp.c: forgets all requests and their completions; the caller holds the locks, or the gate is closed. */
 void sv_qp_empty(struct sv_qp *qp);
+
+/* domain.c */
+struct ibv_td *sv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);
+int sv_dealloc_td(struct ibv_td *td);
+struct ibv_pd *sv_alloc_parent_domain(struct ibv_context *context, struct ibv_parent_domain_init_attr *attr);
+int sv_query_rt_values(struct ibv_context *context, struct ibv_values_ex *values);
 
 /* dm.c */
 struct ibv_dm *sv_alloc_dm(struct ibv_context *context, struct ibv_alloc_dm_attr *attr);

@@ -63,9 +63,16 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	struct sv_td *td;
+	int err;
+
 	if (!sv_ours(pd))
 		return SV_REAL(ibv_dealloc_pd)(pd);
-	return SV_CONTROL(SV_OP_DEALLOC_PD, "ibv_dealloc_pd", NULL, SV_POINTER(pd));
+	td = sv_pd_of(pd)->td;
+	err = SV_CONTROL(SV_OP_DEALLOC_PD, "ibv_dealloc_pd", NULL, SV_POINTER(pd));
+	if (!err && td)
+		sv_add(&td->users, -1);
+	return err;
 }
 
 static struct ibv_mr *reg_mr(const char *verb, struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,

@@ -431,6 +431,38 @@ static void extended_requests(void)
 	close_fixture(f);
 }
 
+static void domains(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_td_init_attr td_attr = { 0 };
+	struct ibv_td *td = ibv_alloc_td(f->context, &td_attr);
+	struct ibv_parent_domain_init_attr attr = { .pd = f->pd, .td = td,
+						    .comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS };
+	struct ibv_ece ece = { .vendor_id = 1 };
+	struct ibv_pd *pd;
+
+	CHECK(td && td->context == f->context);
+	td_attr.comp_mask = 1;
+	CHECK(!ibv_alloc_td(f->context, &td_attr));
+	errno = 0;
+	CHECK(!ibv_alloc_parent_domain(f->context, &attr));
+	CHECK_EQUAL(errno, EOPNOTSUPP);
+	attr.comp_mask = 0;
+	pd = ibv_alloc_parent_domain(f->context, &attr);
+	CHECK(pd && pd->context == f->context);
+	CHECK_EQUAL(ibv_dealloc_td(td), EBUSY);
+	CHECK_EQUAL(ibv_dealloc_pd(pd), 0);
+	CHECK_EQUAL(ibv_dealloc_td(td), 0);
+	attr.pd = NULL;
+	CHECK(!ibv_alloc_parent_domain(f->context, &attr));
+	CHECK_EQUAL(errno, EINVAL);
+	CHECK_EQUAL(ibv_set_ece(f->qp, &ece), EOPNOTSUPP);
+	CHECK_EQUAL(ibv_query_ece(f->qp, &ece), 0);
+	CHECK_EQUAL(ece.vendor_id, 0);
+	CHECK_EQUAL(ibv_set_ece(f->qp, &ece), 0);
+	close_fixture(f);
+}
+
 static void refused_by_name(void)
 {
 	struct fixture *f = open_fixture(shape);
@@ -537,6 +569,7 @@ int main(void)
 	RUN(two_completion_queues);
 	RUN(destroyed_qp_leaves_no_completion);
 	RUN(extended_requests);
+	RUN(domains);
 	RUN(refused_by_name);
 	RUN(no_operation_is_forgotten);
 	RUN(failures_of_the_driver);

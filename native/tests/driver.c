@@ -250,6 +250,12 @@ static int carry_out(struct sv_request *r)
 		add(PD, v, first);
 		r->result = (uintptr_t)v;
 		return 0;
+	case SV_OP_ALLOC_PARENT_DOMAIN:
+		v = sv_pd_alloc(((struct ibv_pd *)first)->context);
+		sv_pd_bind(v, real.alloc_pd(sv_real(((struct ibv_pd *)first)->context)));
+		add(PD, v, ((struct ibv_pd *)first)->context);
+		r->result = (uintptr_t)v;
+		return 0;
 	case SV_OP_DEALLOC_PD:
 		err = real.dealloc_pd(sv_real(first));
 		forget(first);

@@ -68,12 +68,15 @@ final class CompletionVerbs {
             throw VerbsException.unsupported("ibv_create_cq_ex with IBV_WC_EX_WITH_TM_INFO");
         }
         final int mask = ibv_cq_init_attr_ex.comp_mask(attr);
-        if ((mask & ~verbs_h.IBV_CQ_INIT_ATTR_MASK_FLAGS()) != 0) {
+        if ((mask & verbs_h.IBV_CQ_INIT_ATTR_MASK_PD()) != 0) {
+            model.pds.get(ibv_cq_init_attr_ex.parent_domain(attr).address()); // a hint
+        }
+        if ((mask & ~(verbs_h.IBV_CQ_INIT_ATTR_MASK_FLAGS() | verbs_h.IBV_CQ_INIT_ATTR_MASK_PD())) != 0) {
             throw VerbsException.unsupported("ibv_create_cq_ex with comp_mask 0x" + Integer.toHexString(mask));
         }
         return create(vcontext, ibv_cq_init_attr_ex.cqe(attr), ibv_cq_init_attr_ex.cq_context(attr).address(),
                 ibv_cq_init_attr_ex.channel(attr).address(), ibv_cq_init_attr_ex.comp_vector(attr), true, fields,
-                mask == 0 ? 0 : ibv_cq_init_attr_ex.flags(attr));
+                (mask & verbs_h.IBV_CQ_INIT_ATTR_MASK_FLAGS()) == 0 ? 0 : ibv_cq_init_attr_ex.flags(attr));
     }
 
     private long create(final long vcontext, final int cqe, final long cqContext, final long vchannel,

@@ -117,6 +117,7 @@ final class ContextVerbs {
             final int err = backend.queryDeviceEx(context.real, attr);
             if (err == 0) {
                 virtualize(context, ibv_device_attr_ex.orig_attr(attr));
+                hideRefused(attr);
                 final MemorySegment to = Structs.at(address, size);
                 final long known = Math.min(size, attr.byteSize());
                 MemorySegment.copy(attr, 0, to, 0, known);
@@ -124,6 +125,18 @@ final class ContextVerbs {
             }
             return err;
         }
+    }
+
+    /** What is refused when it is created is not there to begin with, so that programs take another way by themselves. */
+    private static void hideRefused(final MemorySegment attr) {
+        ibv_device_attr_ex.odp_caps(attr).fill((byte) 0);
+        ibv_device_attr_ex.tso_caps(attr).fill((byte) 0);
+        ibv_device_attr_ex.rss_caps(attr).fill((byte) 0);
+        ibv_device_attr_ex.packet_pacing_caps(attr).fill((byte) 0);
+        ibv_device_attr_ex.tm_caps(attr).fill((byte) 0);
+        ibv_device_attr_ex.max_wq_type_rq(attr, 0);
+        ibv_device_attr_ex.raw_packet_caps(attr, 0);
+        ibv_device_attr_ex.xrc_odp_caps(attr, 0);
     }
 
     /** The marker takes one send request, and the drain's own completions take room in completion queues. */

@@ -40,10 +40,23 @@ final class MemoryVerbs {
         return virtual;
     }
 
+    /** Thread domains and the like are hints: a parent domain is another name of the domain below it. */
+    long allocParentDomain(final long vpd) {
+        final Pd given = model.pds.get(vpd);
+        final Pd below = given.below == null ? given : given.below;
+        final long virtual = library.pdAlloc(below.context.virtual);
+        if (virtual == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM);
+        }
+        library.pdBind(virtual, below.real);
+        model.pds.add(new Pd(virtual, below.real, below.context, below));
+        return virtual;
+    }
+
     int deallocPd(final long vpd) {
         final Pd pd = model.pds.get(vpd);
         synchronized (pd) {
-            final int err = backend.deallocPd(pd.real);
+            final int err = model.inUse(pd) ? VerbsErrno.EBUSY : pd.below != null ? 0 : backend.deallocPd(pd.real);
             if (err == 0) {
                 pd.real = 0;
                 model.pds.remove(pd);

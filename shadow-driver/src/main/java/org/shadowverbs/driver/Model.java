@@ -76,6 +76,42 @@ final class Model {
         tombstones.clear();
     }
 
+    /**
+     * Whether something hangs on a domain that its device does not know to: all of a parent domain, and of a domain the
+     * parent domains.
+     */
+    boolean inUse(final Pd pd) {
+        for (final Pd other : pds.inOrder()) {
+            if (other.below == pd) {
+                return true;
+            }
+        }
+        if (pd.below == null) {
+            return false;
+        }
+        for (final Qp qp : qps.inOrder()) {
+            if (qp.pd == pd) {
+                return true;
+            }
+        }
+        for (final Srq srq : srqs.inOrder()) {
+            if (srq.pd == pd) {
+                return true;
+            }
+        }
+        for (final Mr mr : mrs.inOrder()) {
+            if (mr.pd == pd) {
+                return true;
+            }
+        }
+        for (final Mw mw : mws.inOrder()) {
+            if (mw.pd == pd) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     /** Everything that was made of a context that is closed: the application has let go of it. */
     void forget(final Context context) {
         for (final Qp qp : qps.inOrder()) {

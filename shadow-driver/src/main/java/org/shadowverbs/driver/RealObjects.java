@@ -101,7 +101,7 @@ final class RealObjects {
         for (final Pd pd : reversed(model.pds.inOrder())) {
             if (pd.real != 0) {
                 library.pdBind(pd.virtual, 0);
-                trouble = first(trouble, "deallocate a protection domain", backend.deallocPd(pd.real));
+                trouble = first(trouble, "deallocate a protection domain", pd.below != null ? 0 : backend.deallocPd(pd.real));
                 pd.real = 0;
             }
         }
@@ -134,7 +134,7 @@ final class RealObjects {
         openDevices();
         for (final Pd pd : model.pds.inOrder()) {
             try {
-                pd.real = backend.allocPd(pd.context.real);
+                pd.real = pd.below != null ? pd.below.real : backend.allocPd(pd.context.real);
             } catch (VerbsException e) {
                 throw new Refusal("cannot allocate a protection domain: " + VerbsErrno.name(e.errno()));
             }

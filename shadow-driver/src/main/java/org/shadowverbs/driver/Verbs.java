@@ -94,6 +94,9 @@ final class Verbs {
             case Op.ALLOC_PD:
                 r.answer(memory.allocPd(r.arg(0)), 0);
                 break;
+            case Op.ALLOC_PARENT_DOMAIN:
+                r.answer(memory.allocParentDomain(r.arg(0)), 0);
+                break;
             case Op.DEALLOC_PD:
                 r.answer(0, memory.deallocPd(r.arg(0)));
                 break;

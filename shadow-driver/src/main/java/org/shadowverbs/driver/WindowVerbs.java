@@ -112,7 +112,7 @@ final class WindowVerbs {
                 if (qp.virtual == vqp) {
                     return qp;
                 }
-                any = qp.pd == mw.pd ? qp : any;
+                any = qp.pd.real == mw.pd.real ? qp : any;
             }
         }
         return mw.type == verbs_h.IBV_MW_TYPE_1() ? any : null;

@@ -19,6 +19,7 @@ import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_mr;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
@@ -352,6 +353,38 @@ class VerbsTest {
         assertEquals(950, ibv_mr.lkey(mrStruct(mr)));
         call(Op.DEREG_MR, mr);
         assertEquals(1, device.count("deregMr"));
+    }
+
+    @Test
+    void aParentDomainIsTheDomainBelowIt() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        final long parent = call(Op.ALLOC_PARENT_DOMAIN, pd);
+        assertEquals(1, device.count("allocPd"));
+        assertEquals(model.pds.get(pd).real, model.pds.get(parent).real);
+        final long mr = call(Op.REG_MR, parent, 0x1000, 4096, 0x1000, 7);
+        assertEquals(VerbsErrno.EBUSY, errOf(Op.DEALLOC_PD, pd));
+        assertEquals(VerbsErrno.EBUSY, errOf(Op.DEALLOC_PD, parent));
+        call(Op.DEREG_MR, mr);
+        call(Op.DEALLOC_PD, parent);
+        assertEquals(0, device.count("deallocPd"));
+        call(Op.DEALLOC_PD, pd);
+        assertEquals(1, device.count("deallocPd"));
+    }
+
+    @Test
+    void whatIsRefusedIsNotThereToBeginWith() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        device.answer("queryDeviceEx", args -> {
+            ((MemorySegment) args[1]).fill((byte) 1);
+            return 0;
+        });
+        final MemorySegment attr = ibv_device_attr_ex.allocate(arena);
+        call(Op.QUERY_DEVICE_EX, context, 0, attr.address(), ibv_device_attr_ex.sizeof());
+        assertEquals(0, ibv_device_attr_ex.raw_packet_caps(attr));
+        assertEquals(-1, ibv_device_attr_ex.odp_caps(attr).mismatch(MemorySegment.ofArray(
+                new byte[(int) ibv_device_attr_ex.odp_caps(attr).byteSize()])));
+        assertEquals(0x0101_0101_0101_0101L, ibv_device_attr_ex.max_dm_size(attr), "that is there");
     }
 
     @Test

@@ -150,289 +150,298 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_ALLOC_PD() {
         return SV_OP_ALLOC_PD;
     }
-    private static final int SV_OP_DEALLOC_PD = (int)12L;
+    private static final int SV_OP_ALLOC_PARENT_DOMAIN = (int)12L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DEALLOC_PD = 12
+     * enum sv_op.SV_OP_ALLOC_PARENT_DOMAIN = 12
+     * }
+     */
+    public static int SV_OP_ALLOC_PARENT_DOMAIN() {
+        return SV_OP_ALLOC_PARENT_DOMAIN;
+    }
+    private static final int SV_OP_DEALLOC_PD = (int)13L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_DEALLOC_PD = 13
      * }
      */
     public static int SV_OP_DEALLOC_PD() {
         return SV_OP_DEALLOC_PD;
     }
-    private static final int SV_OP_REG_MR = (int)13L;
+    private static final int SV_OP_REG_MR = (int)14L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_REG_MR = 13
+     * enum sv_op.SV_OP_REG_MR = 14
      * }
      */
     public static int SV_OP_REG_MR() {
         return SV_OP_REG_MR;
     }
-    private static final int SV_OP_REREG_MR = (int)14L;
+    private static final int SV_OP_REREG_MR = (int)15L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_REREG_MR = 14
+     * enum sv_op.SV_OP_REREG_MR = 15
      * }
      */
     public static int SV_OP_REREG_MR() {
         return SV_OP_REREG_MR;
     }
-    private static final int SV_OP_DEREG_MR = (int)15L;
+    private static final int SV_OP_DEREG_MR = (int)16L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DEREG_MR = 15
+     * enum sv_op.SV_OP_DEREG_MR = 16
      * }
      */
     public static int SV_OP_DEREG_MR() {
         return SV_OP_DEREG_MR;
     }
-    private static final int SV_OP_ALLOC_NULL_MR = (int)16L;
+    private static final int SV_OP_ALLOC_NULL_MR = (int)17L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_ALLOC_NULL_MR = 16
+     * enum sv_op.SV_OP_ALLOC_NULL_MR = 17
      * }
      */
     public static int SV_OP_ALLOC_NULL_MR() {
         return SV_OP_ALLOC_NULL_MR;
     }
-    private static final int SV_OP_REG_DMABUF_MR = (int)17L;
+    private static final int SV_OP_REG_DMABUF_MR = (int)18L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_REG_DMABUF_MR = 17
+     * enum sv_op.SV_OP_REG_DMABUF_MR = 18
      * }
      */
     public static int SV_OP_REG_DMABUF_MR() {
         return SV_OP_REG_DMABUF_MR;
     }
-    private static final int SV_OP_ALLOC_DM = (int)18L;
+    private static final int SV_OP_ALLOC_DM = (int)19L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_ALLOC_DM = 18
+     * enum sv_op.SV_OP_ALLOC_DM = 19
      * }
      */
     public static int SV_OP_ALLOC_DM() {
         return SV_OP_ALLOC_DM;
     }
-    private static final int SV_OP_FREE_DM = (int)19L;
+    private static final int SV_OP_FREE_DM = (int)20L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_FREE_DM = 19
+     * enum sv_op.SV_OP_FREE_DM = 20
      * }
      */
     public static int SV_OP_FREE_DM() {
         return SV_OP_FREE_DM;
     }
-    private static final int SV_OP_REG_DM_MR = (int)20L;
+    private static final int SV_OP_REG_DM_MR = (int)21L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_REG_DM_MR = 20
+     * enum sv_op.SV_OP_REG_DM_MR = 21
      * }
      */
     public static int SV_OP_REG_DM_MR() {
         return SV_OP_REG_DM_MR;
     }
-    private static final int SV_OP_ALLOC_MW = (int)21L;
+    private static final int SV_OP_ALLOC_MW = (int)22L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_ALLOC_MW = 21
+     * enum sv_op.SV_OP_ALLOC_MW = 22
      * }
      */
     public static int SV_OP_ALLOC_MW() {
         return SV_OP_ALLOC_MW;
     }
-    private static final int SV_OP_DEALLOC_MW = (int)22L;
+    private static final int SV_OP_DEALLOC_MW = (int)23L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DEALLOC_MW = 22
+     * enum sv_op.SV_OP_DEALLOC_MW = 23
      * }
      */
     public static int SV_OP_DEALLOC_MW() {
         return SV_OP_DEALLOC_MW;
     }
-    private static final int SV_OP_CREATE_COMP_CHANNEL = (int)23L;
+    private static final int SV_OP_CREATE_COMP_CHANNEL = (int)24L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_COMP_CHANNEL = 23
+     * enum sv_op.SV_OP_CREATE_COMP_CHANNEL = 24
      * }
      */
     public static int SV_OP_CREATE_COMP_CHANNEL() {
         return SV_OP_CREATE_COMP_CHANNEL;
     }
-    private static final int SV_OP_DESTROY_COMP_CHANNEL = (int)24L;
+    private static final int SV_OP_DESTROY_COMP_CHANNEL = (int)25L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_COMP_CHANNEL = 24
+     * enum sv_op.SV_OP_DESTROY_COMP_CHANNEL = 25
      * }
      */
     public static int SV_OP_DESTROY_COMP_CHANNEL() {
         return SV_OP_DESTROY_COMP_CHANNEL;
     }
-    private static final int SV_OP_CREATE_CQ = (int)25L;
+    private static final int SV_OP_CREATE_CQ = (int)26L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_CQ = 25
+     * enum sv_op.SV_OP_CREATE_CQ = 26
      * }
      */
     public static int SV_OP_CREATE_CQ() {
         return SV_OP_CREATE_CQ;
     }
-    private static final int SV_OP_CREATE_CQ_EX = (int)26L;
+    private static final int SV_OP_CREATE_CQ_EX = (int)27L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_CQ_EX = 26
+     * enum sv_op.SV_OP_CREATE_CQ_EX = 27
      * }
      */
     public static int SV_OP_CREATE_CQ_EX() {
         return SV_OP_CREATE_CQ_EX;
     }
-    private static final int SV_OP_RESIZE_CQ = (int)27L;
+    private static final int SV_OP_RESIZE_CQ = (int)28L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_RESIZE_CQ = 27
+     * enum sv_op.SV_OP_RESIZE_CQ = 28
      * }
      */
     public static int SV_OP_RESIZE_CQ() {
         return SV_OP_RESIZE_CQ;
     }
-    private static final int SV_OP_MODIFY_CQ = (int)28L;
+    private static final int SV_OP_MODIFY_CQ = (int)29L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_CQ = 28
+     * enum sv_op.SV_OP_MODIFY_CQ = 29
      * }
      */
     public static int SV_OP_MODIFY_CQ() {
         return SV_OP_MODIFY_CQ;
     }
-    private static final int SV_OP_DESTROY_CQ = (int)29L;
+    private static final int SV_OP_DESTROY_CQ = (int)30L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_CQ = 29
+     * enum sv_op.SV_OP_DESTROY_CQ = 30
      * }
      */
     public static int SV_OP_DESTROY_CQ() {
         return SV_OP_DESTROY_CQ;
     }
-    private static final int SV_OP_CREATE_QP = (int)30L;
+    private static final int SV_OP_CREATE_QP = (int)31L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP = 30
+     * enum sv_op.SV_OP_CREATE_QP = 31
      * }
      */
     public static int SV_OP_CREATE_QP() {
         return SV_OP_CREATE_QP;
     }
-    private static final int SV_OP_CREATE_QP_EX = (int)31L;
+    private static final int SV_OP_CREATE_QP_EX = (int)32L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_QP_EX = 31
+     * enum sv_op.SV_OP_CREATE_QP_EX = 32
      * }
      */
     public static int SV_OP_CREATE_QP_EX() {
         return SV_OP_CREATE_QP_EX;
     }
-    private static final int SV_OP_QUERY_QP = (int)32L;
+    private static final int SV_OP_QUERY_QP = (int)33L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_QP = 32
+     * enum sv_op.SV_OP_QUERY_QP = 33
      * }
      */
     public static int SV_OP_QUERY_QP() {
         return SV_OP_QUERY_QP;
     }
-    private static final int SV_OP_MODIFY_QP = (int)33L;
+    private static final int SV_OP_MODIFY_QP = (int)34L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_QP = 33
+     * enum sv_op.SV_OP_MODIFY_QP = 34
      * }
      */
     public static int SV_OP_MODIFY_QP() {
         return SV_OP_MODIFY_QP;
     }
-    private static final int SV_OP_DESTROY_QP = (int)34L;
+    private static final int SV_OP_DESTROY_QP = (int)35L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_QP = 34
+     * enum sv_op.SV_OP_DESTROY_QP = 35
      * }
      */
     public static int SV_OP_DESTROY_QP() {
         return SV_OP_DESTROY_QP;
     }
-    private static final int SV_OP_CREATE_SRQ = (int)35L;
+    private static final int SV_OP_CREATE_SRQ = (int)36L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_SRQ = 35
+     * enum sv_op.SV_OP_CREATE_SRQ = 36
      * }
      */
     public static int SV_OP_CREATE_SRQ() {
         return SV_OP_CREATE_SRQ;
     }
-    private static final int SV_OP_MODIFY_SRQ = (int)36L;
+    private static final int SV_OP_MODIFY_SRQ = (int)37L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_MODIFY_SRQ = 36
+     * enum sv_op.SV_OP_MODIFY_SRQ = 37
      * }
      */
     public static int SV_OP_MODIFY_SRQ() {
         return SV_OP_MODIFY_SRQ;
     }
-    private static final int SV_OP_QUERY_SRQ = (int)37L;
+    private static final int SV_OP_QUERY_SRQ = (int)38L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_QUERY_SRQ = 37
+     * enum sv_op.SV_OP_QUERY_SRQ = 38
      * }
      */
     public static int SV_OP_QUERY_SRQ() {
         return SV_OP_QUERY_SRQ;
     }
-    private static final int SV_OP_DESTROY_SRQ = (int)38L;
+    private static final int SV_OP_DESTROY_SRQ = (int)39L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_SRQ = 38
+     * enum sv_op.SV_OP_DESTROY_SRQ = 39
      * }
      */
     public static int SV_OP_DESTROY_SRQ() {
         return SV_OP_DESTROY_SRQ;
     }
-    private static final int SV_OP_CREATE_AH = (int)39L;
+    private static final int SV_OP_CREATE_AH = (int)40L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_AH = 39
+     * enum sv_op.SV_OP_CREATE_AH = 40
      * }
      */
     public static int SV_OP_CREATE_AH() {
         return SV_OP_CREATE_AH;
     }
-    private static final int SV_OP_DESTROY_AH = (int)40L;
+    private static final int SV_OP_DESTROY_AH = (int)41L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_DESTROY_AH = 40
+     * enum sv_op.SV_OP_DESTROY_AH = 41
      * }
      */
     public static int SV_OP_DESTROY_AH() {
         return SV_OP_DESTROY_AH;
     }
-    private static final int SV_OP_CREATE_SRQ_EX = (int)41L;
+    private static final int SV_OP_CREATE_SRQ_EX = (int)42L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CREATE_SRQ_EX = 41
+     * enum sv_op.SV_OP_CREATE_SRQ_EX = 42
      * }
      */
     public static int SV_OP_CREATE_SRQ_EX() {
         return SV_OP_CREATE_SRQ_EX;
     }
-    private static final int SV_OP_EXIT = (int)42L;
+    private static final int SV_OP_EXIT = (int)43L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 42
+     * enum sv_op.SV_OP_EXIT = 43
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)43L;
+    private static final int SV_OP_COUNT = (int)44L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 43
+     * enum sv_op.SV_OP_COUNT = 44
      * }
      */
     public static int SV_OP_COUNT() {
