@@ -10,7 +10,9 @@
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
-dest=$root/.tools/criu
+mkdir -p "$root/.tools" || exit 1
+# Clones of the project may share the folder by a link.
+dest=$(cd "$root/.tools" && pwd -P)/criu
 stamp=$dest/stamp
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
 later_suites="trixie forky sid"
@@ -23,7 +25,7 @@ say()
 # The kernel decides whether a CRIU runs, and the unpacked one holds absolute paths.
 identity()
 {
-	echo "$root $(uname -r) $(uname -m)"
+	echo "$dest $(uname -r) $(uname -m)"
 }
 
 as_root()
@@ -119,7 +121,7 @@ if ! as_root true 2>/dev/null; then
 fi
 
 # Of two that set up at the same time one waits for the other.
-mkdir -p "$root/.tools" && exec 9>"$root/.tools/lock" || exit 1
+exec 9>"$root/.tools/lock" || exit 1
 if ! flock -w 600 9; then
 	say "waited 10 minutes for another setup of CRIU (lock .tools/lock)"
 	exit 1
