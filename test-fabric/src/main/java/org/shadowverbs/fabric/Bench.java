@@ -28,11 +28,7 @@ public final class Bench {
     }
 
     public static void main(final String[] arguments) {
-        final boolean json = List.of(arguments).equals(List.of("--json"));
-        if (arguments.length > 0 && !json) {
-            System.err.println("usage: shadowverbs bench [--json]");
-            System.exit(2);
-        }
+        final boolean json = JsonOption.parse("bench", arguments);
         final AtomicBoolean done = new AtomicBoolean();
         Runtime.getRuntime().addShutdownHook(cleanup(Thread.currentThread(), done));
         int status = 1;

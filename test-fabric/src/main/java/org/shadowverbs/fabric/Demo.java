@@ -40,11 +40,7 @@ public final class Demo {
 
     /** Exits with 0 when all scenarios passed, 1 when one failed, 2 for wrong usage. */
     public static void main(final String[] args) throws InterruptedException {
-        final boolean json = List.of(args).equals(List.of("--json"));
-        if (args.length > 0 && !json) {
-            System.err.println("shadowverbs: demo: unknown argument " + args[0] + " (see shadowverbs help demo)");
-            System.exit(2);
-        }
+        final boolean json = JsonOption.parse("demo", args);
         final Demo demo = new Demo(Path.of(System.getProperty("shadowverbs.home")), json ? System.err : System.out);
         demo.scenario("rc_pingpong", "two processes of Debian's ibv_rc_pingpong", demo::pingPong);
         demo.scenario("selfcheck", "four processes that check every operation", demo::selfCheck);
