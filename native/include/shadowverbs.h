@@ -375,6 +375,12 @@ int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position);
  */
 int sv_qp_fail(struct ibv_qp *vqp);
 
+/* ---- Timers [gate closed] ------------------------------------------------------------------------------------ */
+
+/* setitimer(2)'s real-time timer and those of timer_create(2) but for CPU time: as long as they had left, they run on. */
+void sv_timers_stop(void);
+void sv_timers_start(void);
+
 /* ---- Descriptors -------------------------------------------------------------------------------------------- */
 
 /* Blocks in read(2) on the verdict pipe until a line or end of file; returns its length, 0 at EOF, or -errno. */

@@ -3,7 +3,10 @@
 #include "test.h"
 
 #include <dlfcn.h>
+#include <signal.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 
 static const struct shape shape = { .send_wr = 4, .recv_wr = 4, .sge = 1 };
 static char said[8192];
@@ -245,6 +248,57 @@ static void exit_passes_the_gate(void)
 	check_said("still here\nexit 7\n");
 }
 
+static volatile sig_atomic_t alarms;
+
+static void count_alarm(int number)
+{
+	(void)number;
+	alarms++;
+}
+
+static void use_timers(void)
+{
+	struct itimerspec in_a_while = { .it_value.tv_nsec = 30000000 }, left;
+	struct itimerval alarm_in_a_while = { .it_value.tv_usec = 30000 }, alarm_left;
+	timer_t one, idle;
+
+	signal(SIGALRM, count_alarm);
+	signal(SIGUSR1, count_alarm);
+	CHECK_EQUAL(timer_create(CLOCK_MONOTONIC, &(struct sigevent){ .sigev_notify = SIGEV_SIGNAL,
+								      .sigev_signo = SIGUSR1 }, &one), 0);
+	CHECK_EQUAL(timer_create(CLOCK_REALTIME, &(struct sigevent){ .sigev_notify = SIGEV_SIGNAL,
+								     .sigev_signo = SIGUSR1 }, &idle), 0);
+	CHECK_EQUAL(timer_settime(one, 0, &in_a_while, NULL), 0);
+	CHECK_EQUAL(setitimer(ITIMER_REAL, &alarm_in_a_while, NULL), 0);
+	sv_timers_stop();
+	CHECK_EQUAL(getitimer(ITIMER_REAL, &alarm_left), 0);
+	CHECK_EQUAL(alarm_left.it_value.tv_usec, 0);
+	CHECK_EQUAL(timer_gettime(one, &left), 0);
+	CHECK_EQUAL(left.it_value.tv_nsec, 0);
+	usleep(60000);
+	CHECK_EQUAL(alarms, 0);
+	sv_timers_start();
+	for (int i = 0; i < 1000 && alarms < 2; i++)
+		usleep(10000);
+	CHECK_EQUAL(alarms, 2);
+	CHECK_EQUAL(timer_gettime(idle, &left), 0);
+	CHECK_EQUAL(left.it_value.tv_sec + left.it_value.tv_nsec, 0);
+
+	/* What a thread outside of verbs has set meanwhile stays. */
+	alarm(100);
+	sv_timers_stop();
+	alarm(200);
+	sv_timers_start();
+	CHECK(alarm(0) > 150);
+	timer_delete(one);
+	timer_delete(idle);
+}
+
+static void timers_stand_still(void)
+{
+	CHECK_EQUAL(in_child(use_timers), 0);
+}
+
 int main(void)
 {
 	RUN(failures_have_one_line);
@@ -253,5 +307,6 @@ int main(void)
 	RUN(child_of_a_rank);
 	RUN(child_of_none);
 	RUN(exit_passes_the_gate);
+	RUN(timers_stand_still);
 	return 0;
 }

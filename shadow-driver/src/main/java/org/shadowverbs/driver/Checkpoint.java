@@ -200,6 +200,9 @@ final class Checkpoint {
 
     /** Now that no application thread can change them, the queue pairs are paired for good. */
     private void pairAtClosedGate() throws Refusal, CheckpointAborted, IOException {
+        for (final Context context : model.contexts.inOrder()) {
+            Ports.ensure(backend, context, model.masks); // opened since ANNOUNCE
+        }
         exchangePeers(Phase.CLOSE);
     }
 
@@ -304,6 +307,7 @@ final class Checkpoint {
         final String trouble = letGo();
         timings.end("DETACH");
         final String line;
+        library.timersStop();
         try {
             if (trouble != null) {
                 library.say("checkpoint " + epoch + " cannot go on: " + trouble);
@@ -314,6 +318,7 @@ final class Checkpoint {
             link.close();
             line = library.readLine(pipe);
         } finally {
+            library.timersStart();
             library.close(pipe);
         }
         timings.begin();

@@ -28,6 +28,10 @@ interface Native {
 
     void gateOpen();
 
+    void timersStop();
+
+    void timersStart();
+
     void setMasks(int qpNum, int key, int lid);
 
     long keymapNew(int[] virtuals, int[] reals);

@@ -103,6 +103,8 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_QP_REPLAY_RECEIVES = f("sv_qp_replay_receives");
     private static final MemorySegment SV_QP_REPLAY_SENDS = f("sv_qp_replay_sends");
     private static final MemorySegment SV_QP_FAIL = f("sv_qp_fail");
+    private static final MemorySegment SV_TIMERS_STOP = f("sv_timers_stop");
+    private static final MemorySegment SV_TIMERS_START = f("sv_timers_start");
     private static final MemorySegment SV_READ_LINE = f("sv_read_line");
 
     private static final MemorySegment OPEN = Downcall.function(Linker.nativeLinker().defaultLookup(), "open");
@@ -173,6 +175,16 @@ final class NativeLibrary implements Native {
             return sv_gate_report.inside(report) + " thread(s) still inside a verb, thread "
                     + sv_gate_report.tid(report) + " in " + sv_gate_report.verb(report).getString(0);
         }
+    }
+
+    @Override
+    public void timersStop() {
+        call(SV_TIMERS_STOP);
+    }
+
+    @Override
+    public void timersStart() {
+        call(SV_TIMERS_START);
     }
 
     @Override

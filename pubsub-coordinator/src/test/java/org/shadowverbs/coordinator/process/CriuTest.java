@@ -78,7 +78,7 @@ final class CriuTest {
 
     @Test
     void restoresASecondAndAThirdTimeAndWhilePidsAreInUse() throws Exception {
-        final Process process = start(out, programs.counter(), "400", "9", "1");
+        final Process process = start(out, programs.counter(), "1500", "9", "1");
         TestPrograms.awaitLines(out, 10);
         Path directory = images();
         HostImages saved = save(directory, request(root("rank 0", process)));
@@ -96,7 +96,7 @@ final class CriuTest {
             trees.close();
         }
         assertEquals(9, status(restore(directory, saved), "rank 0"));
-        assertCounted(TestPrograms.lines(out), 400);
+        assertCounted(TestPrograms.lines(out), 1500);
     }
 
     @Test

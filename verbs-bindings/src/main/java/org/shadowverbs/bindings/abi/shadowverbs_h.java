@@ -5555,6 +5555,120 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_timers_stop {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_timers_stop");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_timers_stop()
+     * }
+     */
+    public static FunctionDescriptor sv_timers_stop$descriptor() {
+        return sv_timers_stop.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_timers_stop()
+     * }
+     */
+    public static MethodHandle sv_timers_stop$handle() {
+        return sv_timers_stop.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_timers_stop()
+     * }
+     */
+    public static MemorySegment sv_timers_stop$address() {
+        return sv_timers_stop.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_timers_stop()
+     * }
+     */
+    public static void sv_timers_stop() {
+        var mh$ = sv_timers_stop.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_timers_stop");
+            }
+            mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_timers_start {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_timers_start");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_timers_start()
+     * }
+     */
+    public static FunctionDescriptor sv_timers_start$descriptor() {
+        return sv_timers_start.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_timers_start()
+     * }
+     */
+    public static MethodHandle sv_timers_start$handle() {
+        return sv_timers_start.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_timers_start()
+     * }
+     */
+    public static MemorySegment sv_timers_start$address() {
+        return sv_timers_start.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_timers_start()
+     * }
+     */
+    public static void sv_timers_start() {
+        var mh$ = sv_timers_start.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_timers_start");
+            }
+            mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_read_line {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_INT,
