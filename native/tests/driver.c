@@ -41,6 +41,7 @@ unsigned driver_requests[SV_OP_COUNT];
 int driver_exit_status = -1;
 int driver_fail_op, driver_fail_err;
 unsigned driver_hold;
+unsigned driver_taken;
 
 static struct object objects[MAX_OBJECTS];
 static unsigned object_count;
@@ -441,6 +442,7 @@ static void *serve(void *unused)
 
 		if (slot < 0)
 			continue;
+		__atomic_fetch_add(&driver_taken, 1, __ATOMIC_RELEASE);
 		while (__atomic_load_n(&driver_hold, __ATOMIC_ACQUIRE))
 			usleep(1000);
 		request = &sv_mailbox()[slot];

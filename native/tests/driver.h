@@ -20,5 +20,7 @@ extern int driver_exit_status;
 extern int driver_fail_op, driver_fail_err;
 /* Set: requests are taken, but answered only when it is cleared. */
 extern unsigned driver_hold;
+/* Requests taken so far, answered or not. */
+extern unsigned driver_taken;
 
 #endif
