@@ -47,7 +47,7 @@ echo "$java_home" >"$new/lib/java-home"
 
 # The rank's class path has what a rank needs and no more: neither Jackson nor Chronicle Map.
 rank_classes=
-for jar in shadow-driver verbs-bindings id-translation pubsub-coordinator; do
+for jar in shadow-driver ib2tcp verbs-bindings id-translation pubsub-coordinator; do
 	rank_classes=$rank_classes${rank_classes:+:}$dist/lib/$jar.jar
 done
 {

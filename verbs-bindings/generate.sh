@@ -4,7 +4,8 @@
 # usage: JEXTRACT=/path/to/jextract verbs-bindings/generate.sh
 #
 # Makes the bindings anew: org.shadowverbs.bindings.verbs from the system's infiniband/verbs.h and
-# org.shadowverbs.bindings.abi from native/include/shadowverbs.h. To be run when one of the headers has changed; the
+# org.shadowverbs.bindings.abi from native/include/shadowverbs.h, and org.shadowverbs.bindings.tcp from
+# native/include/shadowverbs_tcp.h. To be run when one of the headers has changed; the
 # result is committed. Needs a jextract built with libclang 14: what newer ones make of verbs.h does not compile.
 set -eu
 
@@ -38,14 +39,23 @@ bind()
 	mv "$work/java/$folder"/*.java "$sources/$folder"
 }
 
-# Everything that our own header defines, and the one struct of verbs.h that it holds by value. sv_keymap is opaque.
-run_jextract --dump-includes "$work/all.includes" -I ../native/include ../native/include/shadowverbs.h
+# $1: one of our own headers, $2: includes. Everything that the header defines; what is left out is opaque.
+list_own()
 {
-	sed -n 's|^\(--include-[a-z]* [^ ]*\) *# header: .*/native/include/shadowverbs.h$|\1|p' "$work/all.includes" |
-		grep -v -w 'SHADOWVERBS_H\|struct sv_keymap'
-	echo "--include-struct ibv_qp_cap"
-} | LC_ALL=C sort >shadowverbs.includes
+	run_jextract --dump-includes "$work/all.includes" -I ../native/include "../native/include/$1.h"
+	sed -n "s|^\\(--include-[a-z]* [^ ]*\\) *# header: .*/native/include/$1.h\$|\\1|p" "$work/all.includes" |
+		grep -v -w 'SHADOWVERBS_H\|SHADOWVERBS_TCP_H\|struct sv_keymap' | LC_ALL=C sort >"$2"
+}
+
+list_own shadowverbs shadowverbs.includes
+# The one struct of verbs.h that it holds by value.
+echo "--include-struct ibv_qp_cap" >>shadowverbs.includes
+LC_ALL=C sort -o shadowverbs.includes shadowverbs.includes
+list_own shadowverbs_tcp shadowverbs_tcp.includes
+grep -w 'struct ibv_[cq][pq]\|.*pthread_.*\|.*__atomic_wide_counter' verbs.includes >>shadowverbs_tcp.includes
 
 bind org.shadowverbs.bindings.verbs verbs.includes libibverbs.so.1 /usr/include/infiniband/verbs.h
 bind org.shadowverbs.bindings.abi shadowverbs.includes libshadowverbs.so -I ../native/include \
 	../native/include/shadowverbs.h
+bind org.shadowverbs.bindings.tcp shadowverbs_tcp.includes libshadowverbs.so -I ../native/include \
+	../native/include/shadowverbs_tcp.h

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "real.h"
 #include "say.h"
+#include "tcp.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static struct sv_real_functions functions;
+static struct sv_real_functions functions, installed;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t found;
 
@@ -15,6 +16,7 @@ static void find(void)
 {
 	/* A program that has no libibverbs of its own may still reach us through another library. */
 	void *library = dlsym(RTLD_NEXT, "ibv_open_device") ? RTLD_NEXT : dlopen("libibverbs.so.1", RTLD_NOW);
+	const char *backend;
 
 	if (!library) {
 		sv_sayf("libibverbs.so.1 cannot be loaded: %s", dlerror());
@@ -25,6 +27,10 @@ static void find(void)
 #define PASS(type, name, parameters, arguments) FIND(name)
 #define REFUSE(type, name, parameters, arguments, object, fail) FIND(name)
 #include "verbs.def"
+	installed = functions;
+	backend = getenv("SHADOWVERBS_BACKEND");
+	if (backend && !strcmp(backend, "ib2tcp"))
+		sv_tcp_functions(&functions);
 	sv_store_release(&found, 1);
 }
 
@@ -33,6 +39,19 @@ const struct sv_real_functions *sv_real_functions(void)
 	if (unlikely(!sv_load_acquire(&found)))
 		pthread_once(&once, find);
 	return &functions;
+}
+
+void sv_tcp_select(int on)
+{
+	sv_real_functions();
+	functions = installed;
+	if (on)
+		sv_tcp_functions(&functions);
+}
+
+int sv_tcp_selected(void)
+{
+	return sv_real_functions()->ibv_get_device_list != installed.ibv_get_device_list;
 }
 
 void sv_real_missing(const char *name)

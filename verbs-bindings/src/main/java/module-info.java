@@ -5,5 +5,6 @@
  */
 module org.shadowverbs.bindings {
     exports org.shadowverbs.bindings.abi;
+    exports org.shadowverbs.bindings.tcp;
     exports org.shadowverbs.bindings.verbs;
 }

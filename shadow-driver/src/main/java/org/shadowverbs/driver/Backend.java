@@ -12,6 +12,15 @@ interface Backend {
     /** As in a verdict: "hca", "ib2tcp". */
     String name();
 
+    /**
+     * Goes over to another backend. Only {@link ChosenBackend} can, and only when no real object is left.
+     *
+     * @throws VerbsException there is no such backend
+     */
+    default void choose(final String name) {
+        throw new VerbsException(VerbsErrno.EINVAL, "the backend is " + name() + ", not " + name);
+    }
+
     /** The devices of this host, as of now; valid until the next call. */
     long[] devices();
 

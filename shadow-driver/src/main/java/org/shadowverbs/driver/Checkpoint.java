@@ -331,14 +331,23 @@ final class Checkpoint {
             if (verdict.outcome() == Verdict.Outcome.ABORTED) {
                 library.say("checkpoint " + epoch + " was given up: " + verdict.reason());
             }
-            if (!verdict.backend().equals(backend.name())) {
-                library.say("the backend " + verdict.backend() + " is not there; " + backend.name() + " is used");
+            if (verdict.outcome() == Verdict.Outcome.RESTORED) {
+                choose(verdict.backend());
             }
             socket = verdict.agent();
         }
         link = agent.reconnect(socket, epoch, RECONNECT_DEADLINE);
         timings.end("agent");
         backToWork();
+    }
+
+    /** The restart says what the real objects are made of from now on; a process that was not restored keeps its own. */
+    private void choose(final String name) {
+        try {
+            backend.choose(name);
+        } catch (VerbsException e) {
+            library.say(e.getMessage() + "; " + backend.name() + " is used");
+        }
     }
 
     private void backToWork() throws IOException {

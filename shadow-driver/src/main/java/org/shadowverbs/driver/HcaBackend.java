@@ -16,6 +16,8 @@ import org.shadowverbs.bindings.verbs.ibv_qp;
 /** The verbs library of this host, libibverbs.so.1, and the providers behind it. */
 @SuppressWarnings("restricted")
 final class HcaBackend implements Backend {
+    static final String NAME = "hca";
+
     private static final SymbolLookup LIBRARY = Downcall.library("libibverbs.so.1");
 
     private static final MemorySegment IBV_GET_DEVICE_LIST = f("ibv_get_device_list");
@@ -75,7 +77,7 @@ final class HcaBackend implements Backend {
 
     @Override
     public String name() {
-        return "hca";
+        return NAME;
     }
 
     @Override

@@ -127,6 +127,9 @@ interface Native {
 
     void qpFree(long vqp);
 
+    /** From here on the library behind the preload is ib2tcp, or libibverbs. */
+    void tcpSelect(boolean on);
+
     int realQueryPort(long realContext, int port, MemorySegment attr);
 
     int realQueryDeviceEx(long realContext, MemorySegment attr);

@@ -32,6 +32,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_SET_MASKS = f("sv_set_masks");
     private static final MemorySegment SV_KEYMAP_NEW = f("sv_keymap_new");
     private static final MemorySegment SV_KEYMAP_FREE = f("sv_keymap_free");
+    private static final MemorySegment SV_TCP_SELECT = f("sv_tcp_select");
     private static final MemorySegment SV_DEVICE_FOR = f("sv_device_for");
     private static final MemorySegment SV_DEVICE_REAL = f("sv_device_real");
     private static final MemorySegment SV_DEVICE_BIND = f("sv_device_bind");
@@ -459,6 +460,11 @@ final class NativeLibrary implements Native {
     @Override
     public void qpFree(final long vqp) {
         call(SV_QP_FREE, vqp);
+    }
+
+    @Override
+    public void tcpSelect(final boolean on) {
+        Downcall.call(SV_TCP_SELECT, on ? 1 : 0);
     }
 
     @Override

@@ -43,7 +43,7 @@ public final class Rank {
                     : IdMasks.IDENTITY;
             library.setMasks(masks.qpNum(), masks.key(), masks.lid());
             final Model model = new Model(masks);
-            final Backend backend = new HcaBackend(library);
+            final Backend backend = new ChosenBackend(library, System.getenv("SHADOWVERBS_BACKEND"));
             final KeyMaps keyMaps = new KeyMaps(library);
             final CheckpointThread checkpoints = new CheckpointThread(library, backend, model, keyMaps);
             final Verbs verbs = new Verbs(library, backend, model, keyMaps, checkpoints);

@@ -32,6 +32,7 @@ final class Job implements AutoCloseable {
     private final List<Running> programs = new ArrayList<>();
     private int commands;
     private int port;
+    private String backend = "hca";
 
     private Job(final Path dist, final Map<String, String> more) throws IOException {
         this.dist = dist;
@@ -126,9 +127,14 @@ final class Job implements AutoCloseable {
         return port;
     }
 
-    /** Runs a program under the preload on the software HCA. */
+    /** What launches and restarts are given from now on as {@code --backend}. */
+    void backend(final String name) {
+        backend = name;
+    }
+
+    /** Runs a program under the preload on the software HCA, or what {@link #backend} says. */
     Running launch(final String name, final String... program) throws IOException {
-        return run(name, command("launch", concat(at(), "--test-fabric", "--"), program));
+        return run(name, command("launch", concat(at(), "--test-fabric", "--backend", backend, "--"), program));
     }
 
     /** The path of one of the fabric's own programs. */
@@ -195,7 +201,7 @@ final class Job implements AutoCloseable {
 
     /** Restarts a checkpoint, in the background; the command ends with the job. */
     Running restart(final String checkpoint) throws IOException {
-        return run("restart-" + commands++, command("restart", at(), checkpoint));
+        return run("restart-" + commands++, command("restart", concat(at(), "--backend", backend), checkpoint));
     }
 
     JsonNode status() throws IOException, InterruptedException {

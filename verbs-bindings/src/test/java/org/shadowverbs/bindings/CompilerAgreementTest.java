@@ -53,6 +53,12 @@ class CompilerAgreementTest {
     }
 
     @Test
+    void tcpHeaderAgreesWithTheCompiler() throws Exception {
+        compare("org.shadowverbs.bindings.tcp", "shadowverbs_tcp_h", "shadowverbs_tcp.includes",
+                "\"shadowverbs_tcp.h\"", 7);
+    }
+
+    @Test
     void sharedHeaderAgreesWithTheCompiler() throws Exception {
         compare("org.shadowverbs.bindings.abi", "shadowverbs_h", "shadowverbs.includes", "\"shadowverbs.h\"", 7);
     }

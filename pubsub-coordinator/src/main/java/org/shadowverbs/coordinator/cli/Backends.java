@@ -6,11 +6,8 @@ final class Backends {
     private Backends() {
     }
 
-    static String check(final String command, final String name) throws UsageException, CommandException {
-        if (name.equals("ib2tcp")) {
-            throw new CommandException(command + ": the backend ib2tcp is not part of this version; use --backend hca");
-        }
-        if (!name.equals("hca")) {
+    static String check(final String command, final String name) throws UsageException {
+        if (!name.equals("hca") && !name.equals("ib2tcp")) {
             throw new UsageException(command + ": --backend takes hca or ib2tcp, not " + name);
         }
         return name;

@@ -34,7 +34,7 @@ final class Help {
                   -i SECONDS       checkpoint the job every so often
                   --ckptdir DIR    where checkpoints go (SHADOWVERBS_CKPTDIR; the current directory)
                   --keep N         how many checkpoints of the job are kept (2)
-                  --backend NAME   hca
+                  --backend NAME   hca, or ib2tcp: over TCP, without an RDMA device (hca)
                   --test-fabric    put the software HCA's libibverbs.so.1 in front
                 exit status: the program's; 126 it can't be executed, 127 not found
                 """);
@@ -51,7 +51,7 @@ final class Help {
                 stays in the foreground until the job ends. INT, TERM and HUP are passed on to the job.
                 """ + COORDINATOR_FLAGS + """
                   -i SECONDS       checkpoint the job every so often
-                  --backend NAME   hca
+                  --backend NAME   hca, or ib2tcp: over TCP, without an RDMA device (hca)
                 exit status: that of the job
                 """);
         TEXTS.put("status", """

@@ -143,13 +143,6 @@ class MainTest {
     }
 
     @Test
-    void ib2tcpIsRefusedByName() {
-        final Ran ran = run(environment(), "launch", "--backend", "ib2tcp", "true");
-        assertEquals(1, ran.status());
-        oneLine(ran, "the backend ib2tcp is not part of this version");
-    }
-
-    @Test
     void restartOfWhatIsNoCheckpoint() throws IOException {
         Ran ran = run(environment(), "restart", directory.resolve("none").toString());
         assertEquals(1, ran.status());

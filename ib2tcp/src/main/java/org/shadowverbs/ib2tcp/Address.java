@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+/**
+ * Where a process is: its GID says it. A link-local GID, whose interface id is the IPv4 address, the TCP port, and a
+ * number that tells a process from another which had the same port before it.
+ */
+final class Address {
+    static final long PREFIX = 0xfe80L << 48;
+    private static final int DOCUMENTATION = 198 << 24 | 51 << 16 | 100 << 8 | 1;
+    private static final int LOOPBACK = 127 << 24 | 1;
+
+    private Address() {
+    }
+
+    static long id(final int ipv4, final int port, final int cookie) {
+        return (long) ipv4 << 32 | (long) port << 16 | cookie & 0xffff;
+    }
+
+    static int ipv4(final long id) {
+        return (int) (id >>> 32);
+    }
+
+    static int port(final long id) {
+        return (int) (id >>> 16) & 0xffff;
+    }
+
+    /** The address to listen at: as told, else that of the default route, else the loopback's. */
+    static int choose(final Posix posix, final String told) {
+        if (told != null && !told.isEmpty()) {
+            return parse(told);
+        }
+        final int routed = posix.sourceTowards(DOCUMENTATION);
+        return routed == 0 ? LOOPBACK : routed;
+    }
+
+    private static int parse(final String text) {
+        int address = 0;
+        int parts = 0;
+        for (final String part : text.split("\\.", -1)) {
+            int value = -1;
+            try {
+                value = Integer.parseInt(part);
+            } catch (NumberFormatException e) {
+                parts = 4; // is refused below
+            }
+            if (value < 0 || value > 255 || ++parts > 4) {
+                throw new DeviceException(Posix.EINVAL, "listen at SHADOWVERBS_TCP_ADDRESS=" + text
+                        + ", which is no IPv4 address");
+            }
+            address = address << 8 | value;
+        }
+        if (parts != 4) {
+            throw new DeviceException(Posix.EINVAL, "listen at SHADOWVERBS_TCP_ADDRESS=" + text
+                    + ", which is no IPv4 address");
+        }
+        return address;
+    }
+
+    static String text(final int ipv4) {
+        return (ipv4 >>> 24) + "." + (ipv4 >>> 16 & 255) + "." + (ipv4 >>> 8 & 255) + "." + (ipv4 & 255);
+    }
+}

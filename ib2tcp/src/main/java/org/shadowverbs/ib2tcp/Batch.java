@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+/** Frames on their way into one writev: headers of our own, payloads where they lie in the application's memory. */
+final class Batch {
+    private static final int HEADERS = 64;
+    private static final int ENTRIES = 512;
+    private static final long ENOUGH = 512 << 10;
+    /** The longest SGE list, and a header. */
+    private static final int LARGEST_FRAME = TcpVerbs.MAX_SGE + 1;
+
+    private final Posix posix;
+    private final Vectors vectors;
+    private final long headers;
+    private int used;
+    private long copy;
+
+    Batch(final Posix posix) {
+        this.posix = posix;
+        vectors = new Vectors(posix, ENTRIES);
+        headers = posix.allocate((long) HEADERS * Frame.SIZE);
+    }
+
+    void free() {
+        clear();
+        vectors.free(posix);
+        posix.free(headers);
+    }
+
+    boolean room() {
+        return used < HEADERS && vectors.room() >= LARGEST_FRAME && vectors.bytes() < ENOUGH;
+    }
+
+    /** A new header, to be filled; payload is added after it. */
+    long header() {
+        final long at = headers + (long) used++ * Frame.SIZE;
+        vectors.add(at, Frame.SIZE);
+        return at;
+    }
+
+
+    boolean isEmpty() {
+        return vectors.bytes() == 0;
+    }
+
+    Vectors vectors() {
+        return vectors;
+    }
+
+    /** All is written. */
+    void clear() {
+        vectors.clear();
+        used = 0;
+        if (copy != 0) {
+            posix.free(copy);
+            copy = 0;
+        }
+    }
+
+    /**
+     * A queue pair is about to end whose payload may be here: its owner may change the memory from then on, yet the frame
+     * that has been begun must be ended, and with the data that it was begun with.
+     */
+    void detach() {
+        if (vectors.bytes() == 0 || copy != 0) {
+            return;
+        }
+        final long bytes = vectors.bytes();
+        copy = posix.allocate(bytes);
+        long to = copy;
+        for (int i = 0; i < vectors.count(); i++) {
+            final long length = vectors.length(i);
+            if (posix.mapped(vectors.address(i), length)) {
+                Memory.copy(vectors.address(i), to, length);
+            }
+            to += length;
+        }
+        vectors.clear();
+        vectors.add(copy, bytes);
+        used = HEADERS; // nothing is added until it is written
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+/** The engine's end of a completion queue: it puts completions in, and tells the channel when that was asked for. */
+final class CompletionQueue {
+    static final int SUCCESS = 0;
+    static final int LOC_LEN_ERR = 1;
+    static final int LOC_QP_OP_ERR = 2;
+    static final int LOC_PROT_ERR = 4;
+    static final int WR_FLUSH_ERR = 5;
+    static final int REM_INV_REQ_ERR = 9;
+    static final int REM_ACCESS_ERR = 10;
+    static final int REM_OP_ERR = 11;
+    static final int RETRY_EXC_ERR = 12;
+    static final int RNR_RETRY_EXC_ERR = 13;
+
+    static final int OPCODE_RECV = 128;
+    static final int OPCODE_RECV_WITH_IMM = 129;
+    private static final int WITH_IMM = 2;
+    private static final int ARMED_SOLICITED = 1;
+    private static final int ARMED_ANY = 2;
+    private static final int EVENT_CQ_ERR = 0;
+
+    final long address;
+    final Events channel;
+    final Events async;
+    int users;
+    private int tail;
+    private boolean overrun;
+
+    /** @param channel null when there is none */
+    CompletionQueue(final long address, final Events channel, final Events async) {
+        this.address = address;
+        this.channel = channel;
+        this.async = async;
+    }
+
+    void push(final long wrId, final int status, final int opcode, final int bytes, final int imm, final boolean withImm,
+            final int qpNumber, final int peerNumber, final boolean solicited) {
+        final int mask = Memory.i32(address + Layouts.CQ_MASK);
+        if (tail - Memory.acquire(address + Layouts.CQ_HEAD) > mask) {
+            if (!overrun) {
+                overrun = true;
+                async.send(address, EVENT_CQ_ERR);
+            }
+            return;
+        }
+        final long wc = Memory.i64(address + Layouts.CQ_ENTRIES) + (tail & mask) * Layouts.WC_SIZE;
+        Memory.i64(wc + Layouts.WC_WR_ID, wrId);
+        Memory.i32(wc + Layouts.WC_STATUS, status);
+        Memory.i32(wc + Layouts.WC_OPCODE, opcode);
+        Memory.i32(wc + Layouts.WC_VENDOR_ERR, 0);
+        Memory.i32(wc + Layouts.WC_BYTE_LEN, bytes);
+        Memory.i32(wc + Layouts.WC_IMM, imm);
+        Memory.i32(wc + Layouts.WC_QP_NUM, qpNumber);
+        Memory.i32(wc + Layouts.WC_SRC_QP, peerNumber);
+        Memory.i32(wc + Layouts.WC_FLAGS, withImm ? WITH_IMM : 0);
+        // The index before the look at `armed`: who arms afterwards will find the completion by polling.
+        Memory.volatileSet(address + Layouts.CQ_TAIL, ++tail);
+        final int armed = Memory.volatileGet(address + Layouts.CQ_ARMED);
+        if (armed != 0 && channel != null && (armed == ARMED_ANY || solicited || status != SUCCESS)
+                && Memory.compareAndSet(address + Layouts.CQ_ARMED, armed, 0)) {
+            channel.send(address, 0);
+        } else if (armed == ARMED_SOLICITED && Memory.volatileGet(address + Layouts.CQ_ARMED) == ARMED_ANY
+                && channel != null && Memory.compareAndSet(address + Layouts.CQ_ARMED, ARMED_ANY, 0)) {
+            // Armed for any while we looked: an event too many is allowed, one too few is not.
+            channel.send(address, 0);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+/**
+ * The header of everything that goes over an established connection, 64 bytes in network byte order; the payload follows.
+ * <pre>
+ *    0        1        2        3        4
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   |  type  | opcode | attempt| flags  | payload bytes in this frame       |  0
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   | destination queue pair            | source queue pair                 |  8
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   | message sequence number           | immediate / RNR timer             | 16
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   | remote address / result of an atomic                                  | 24
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   | rkey                              | 0                                 | 32
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   | length of the message                                                 | 40
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   | offset of this frame's payload in the message / compare or add        | 48
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ *   | swap                                                                  | 56
+ *   +--------+--------+--------+--------+--------+--------+--------+--------+
+ * </pre>
+ * docs/IB2TCP.md says which type uses which field.
+ */
+final class Frame {
+    static final int SIZE = 64;
+    /** Of one frame: a longer message takes several, so that queue pairs share a connection fairly. */
+    static final int MAX_PAYLOAD = 256 << 10;
+    static final long MAX_MESSAGE = 1L << 30;
+
+    static final int REQUEST = 1;
+    static final int READ_RESPONSE = 2;
+    static final int ATOMIC_RESPONSE = 3;
+    static final int ACK = 4;
+    static final int NAK = 5;
+    /** A receive has been posted at a queue pair that had sent a NAK of RNR. */
+    static final int READY = 6;
+
+    /** Opcodes of a REQUEST: enum ibv_wr_opcode. */
+    static final int WRITE = 0;
+    static final int WRITE_IMM = 1;
+    static final int SEND = 2;
+    static final int SEND_IMM = 3;
+    static final int READ = 4;
+    static final int COMPARE_SWAP = 5;
+    static final int FETCH_ADD = 6;
+
+    /** Opcodes of a NAK. */
+    static final int RNR = 0;
+    static final int NOT_READY = 1;
+    static final int INVALID_REQUEST = 2;
+    static final int ACCESS_ERROR = 3;
+    static final int OPERATION_ERROR = 4;
+
+    static final int SOLICITED = 1;
+
+    private static final int QP_NUMBERS = 1 << 24;
+
+    private Frame() {
+    }
+
+    static boolean reads(final int opcode) {
+        return opcode >= READ;
+    }
+
+    static boolean atomic(final int opcode) {
+        return opcode >= COMPARE_SWAP;
+    }
+
+    /** Takes a receive request at the peer. */
+    static boolean consumes(final int opcode) {
+        return opcode >= WRITE_IMM && opcode <= SEND_IMM;
+    }
+
+    /** Writes a whole header; what a type does not use is 0. */
+    static void start(final long at, final int type, final int opcode, final int attempt, final int destination,
+            final int source, final int sequence) {
+        Memory.u8(at, type);
+        Memory.u8(at + 1, opcode);
+        Memory.u8(at + 2, attempt);
+        Memory.u8(at + 3, 0);
+        Memory.i32(at + 4, 0);
+        Memory.net32(at + 8, destination);
+        Memory.net32(at + 12, source);
+        Memory.net32(at + 16, sequence);
+        Memory.i32(at + 20, 0);
+        for (int i = 24; i < SIZE; i += 8) {
+            Memory.i64(at + i, 0);
+        }
+    }
+
+    static int type(final long at) {
+        return Memory.u8(at);
+    }
+
+    static int opcode(final long at) {
+        return Memory.u8(at + 1);
+    }
+
+    static int attempt(final long at) {
+        return Memory.u8(at + 2);
+    }
+
+    static int flags(final long at) {
+        return Memory.u8(at + 3);
+    }
+
+    static void flags(final long at, final int flags) {
+        Memory.u8(at + 3, flags);
+    }
+
+    static int payload(final long at) {
+        return Memory.net32(at + 4);
+    }
+
+    static void payload(final long at, final int bytes) {
+        Memory.net32(at + 4, bytes);
+    }
+
+    static int destination(final long at) {
+        return Memory.net32(at + 8);
+    }
+
+    static int source(final long at) {
+        return Memory.net32(at + 12);
+    }
+
+    static int sequence(final long at) {
+        return Memory.net32(at + 16);
+    }
+
+    /** Network order on both sides: the application's bytes. */
+    static int immediate(final long at) {
+        return Memory.i32(at + 20);
+    }
+
+    static void immediate(final long at, final int value) {
+        Memory.i32(at + 20, value);
+    }
+
+    /** Of a NAK of RNR: enum of the verbs, 0 to 31. */
+    static int timer(final long at) {
+        return Memory.net32(at + 20);
+    }
+
+    static void timer(final long at, final int value) {
+        Memory.net32(at + 20, value);
+    }
+
+    static long address(final long at) {
+        return Memory.net64(at + 24);
+    }
+
+    static void address(final long at, final long value) {
+        Memory.net64(at + 24, value);
+    }
+
+    static int rkey(final long at) {
+        return Memory.net32(at + 32);
+    }
+
+    static void rkey(final long at, final int value) {
+        Memory.net32(at + 32, value);
+    }
+
+    static long length(final long at) {
+        return Memory.net64(at + 40);
+    }
+
+    static void length(final long at, final long value) {
+        Memory.net64(at + 40, value);
+    }
+
+    static long offset(final long at) {
+        return Memory.net64(at + 48);
+    }
+
+    static void offset(final long at, final long value) {
+        Memory.net64(at + 48, value);
+    }
+
+    static long compareAdd(final long at) {
+        return Memory.net64(at + 48);
+    }
+
+    static void compareAdd(final long at, final long value) {
+        Memory.net64(at + 48, value);
+    }
+
+    static long swap(final long at) {
+        return Memory.net64(at + 56);
+    }
+
+    static void swap(final long at, final long value) {
+        Memory.net64(at + 56, value);
+    }
+
+    /** Nothing in a header is used before this has passed it. */
+    static void check(final long at) throws ProtocolException {
+        final int type = type(at);
+        final int opcode = opcode(at);
+        final int payload = payload(at);
+        final long length = length(at);
+        if (Integer.compareUnsigned(destination(at), QP_NUMBERS) >= 0
+                || Integer.compareUnsigned(source(at), QP_NUMBERS) >= 0) {
+            throw new ProtocolException("a queue pair number of more than 24 bits");
+        }
+        if (payload < 0 || payload > MAX_PAYLOAD || length < 0 || length > MAX_MESSAGE) {
+            throw new ProtocolException("a length beyond bounds");
+        }
+        if (Memory.i32(at + 36) != 0 || (flags(at) & ~SOLICITED) != 0) {
+            throw new ProtocolException("bits that must be zero");
+        }
+        final boolean data;
+        switch (type) {
+            case REQUEST:
+                if (opcode > FETCH_ADD) {
+                    throw new ProtocolException("a request with opcode " + opcode);
+                }
+                data = !reads(opcode);
+                if (atomic(opcode) && length != 8) {
+                    throw new ProtocolException("an atomic of " + length + " bytes");
+                }
+                if (opcode == READ && offset(at) != 0) {
+                    throw new ProtocolException("a read request with an offset");
+                }
+                break;
+            case READ_RESPONSE:
+                data = true;
+                break;
+            case NAK:
+                if (opcode > OPERATION_ERROR || opcode == RNR && (timer(at) & ~31) != 0) {
+                    throw new ProtocolException("a negative acknowledgement of kind " + opcode);
+                }
+                data = false;
+                break;
+            case ATOMIC_RESPONSE:
+            case ACK:
+            case READY:
+                data = false;
+                break;
+            default:
+                throw new ProtocolException("a frame of type " + type);
+        }
+        if (data) {
+            final long offset = offset(at);
+            if (offset < 0 || offset > length - payload || payload == 0 && length != 0) {
+                throw new ProtocolException("payload outside of its message");
+            }
+        } else if (payload != 0) {
+            throw new ProtocolException("a payload where none belongs");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import org.shadowverbs.bindings.tcp.sv_tcp_doorbell;
+
+/** What the device needs of the library that it lives in; functions of native/include/shadowverbs_tcp.h. */
+public interface Host {
+    long BELL_SLEEPING = sv_tcp_doorbell.sleeping$offset();
+    long BELL_WAKE_FD = sv_tcp_doorbell.wake_fd$offset();
+    long BELL_DUE = sv_tcp_doorbell.due$offset();
+
+    /** Address of the struct sv_tcp_doorbell. */
+    long doorbell();
+
+    /** Address of the struct ibv_device. */
+    long device();
+
+    void contextInit(long context);
+
+    void moveCq(long cq, long entries, int mask);
+
+    void forgetEvents(int readFd, int writeFd, long object);
+
+    /** One line on stderr. */
+    void say(String line);
+
+    /** Adds one to an eventfd; by any thread. */
+    void write(int eventfd);
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+/**
+ * The receiving end of a link: takes bytes as they come, in any pieces, makes frames of them, and puts payloads where the
+ * queue pair says. A small payload goes through the staging buffer, of a large one the rest is read into place.
+ */
+final class Inbound {
+    static final int STAGING = 128 << 10;
+    /** A payload of which so much is missing is read into place. */
+    private static final int DIRECT = 4 << 10;
+
+    /** Where the payload of the frame goes. */
+    final Vectors target;
+    /** The header of the frame whose payload is under way. */
+    final long header;
+    private final Device device;
+    private final Link link;
+    private final long staging;
+    private int start;
+    private int end;
+    private int payload;
+    private QueuePair owner;
+    private boolean request;
+
+    Inbound(final Device device, final Link link) {
+        this.device = device;
+        this.link = link;
+        header = device.posix.allocate(Frame.SIZE);
+        staging = device.posix.allocate(STAGING);
+        target = new Vectors(device.posix, TcpVerbs.MAX_SGE + 2);
+    }
+
+    void free() {
+        device.posix.free(header);
+        device.posix.free(staging);
+        target.free(device.posix);
+    }
+
+    /** The payload of this frame belongs to that queue pair, which has filled {@link #target}. */
+    void accept(final QueuePair qp, final boolean isRequest) {
+        owner = qp;
+        request = isRequest;
+    }
+
+    /** A queue pair ends: what still comes for it goes nowhere. */
+    void forget(final QueuePair qp) {
+        if (owner == qp) {
+            owner = null;
+            target.clear();
+        }
+    }
+
+    /** Whether the next bytes are best read into {@link #target}, followed by the staging buffer. */
+    boolean direct() {
+        return start == end && owner != null && payload >= DIRECT;
+    }
+
+    /** Adds the staging buffer to the target for one readv; to be followed by {@link #readDirectly}. */
+    void openTarget() {
+        target.add(staging, STAGING);
+    }
+
+    /** @param bytes that readv gave, 0 when none */
+    void readDirectly(final long bytes) throws ProtocolException {
+        target.dropLast(STAGING);
+        final int placed = (int) Math.min(bytes, payload);
+        target.advance(placed);
+        payload -= placed;
+        start = 0;
+        end = (int) (bytes - placed);
+        if (placed > 0 && payload == 0) {
+            finish();
+        }
+        consume();
+    }
+
+    /** Where to read to. */
+    long space() {
+        if (start == end) {
+            start = 0;
+            end = 0;
+        } else if (start > 0) {
+            Memory.copy(staging + start, staging, end - start);
+            end -= start;
+            start = 0;
+        }
+        return staging + end;
+    }
+
+    int room() {
+        return STAGING - end;
+    }
+
+    /** That many bytes have come to {@link #space}. */
+    void read(final int bytes) throws ProtocolException {
+        end += bytes;
+        consume();
+    }
+
+    private void consume() throws ProtocolException {
+        for (;;) {
+            if (payload > 0) {
+                final int part = Math.min(payload, end - start);
+                if (part == 0) {
+                    return;
+                }
+                if (owner != null) {
+                    target.fill(staging + start, part);
+                }
+                start += part;
+                payload -= part;
+                if (payload == 0) {
+                    finish();
+                }
+            } else {
+                if (end - start < Frame.SIZE) {
+                    return;
+                }
+                Memory.copy(staging + start, header, Frame.SIZE);
+                start += Frame.SIZE;
+                begin();
+            }
+        }
+    }
+
+    private void begin() throws ProtocolException {
+        Frame.check(header);
+        payload = Frame.payload(header);
+        owner = null;
+        target.clear();
+        device.dispatch(link, this);
+        if (payload == 0) {
+            finish();
+        }
+    }
+
+    private void finish() throws ProtocolException {
+        final QueuePair qp = owner;
+        owner = null;
+        if (qp != null) {
+            if (request) {
+                qp.responder.placed(header);
+            } else {
+                qp.requester.placed(header);
+            }
+        }
+    }
+}

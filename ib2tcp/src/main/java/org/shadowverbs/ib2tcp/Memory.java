@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
+import java.nio.ByteOrder;
+
+/**
+ * This process's memory by address: rings, verbs structs, frames, and the application's own. One segment for all of it, so
+ * that nothing is allocated for a message.
+ */
+@SuppressWarnings("restricted")
+final class Memory {
+    private static final MemorySegment ALL = MemorySegment.NULL.reinterpret(Long.MAX_VALUE);
+    private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle().withInvokeExactBehavior();
+    private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle().withInvokeExactBehavior();
+    private static final ValueLayout.OfInt NETWORK_INT =
+            ValueLayout.JAVA_INT_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
+    private static final ValueLayout.OfLong NETWORK_LONG =
+            ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
+
+    private Memory() {
+    }
+
+    static int u8(final long at) {
+        return ALL.get(ValueLayout.JAVA_BYTE, at) & 0xff;
+    }
+
+    static void u8(final long at, final int value) {
+        ALL.set(ValueLayout.JAVA_BYTE, at, (byte) value);
+    }
+
+    static void u16(final long at, final int value) {
+        ALL.set(ValueLayout.JAVA_SHORT_UNALIGNED, at, (short) value);
+    }
+
+    static int i32(final long at) {
+        return ALL.get(ValueLayout.JAVA_INT_UNALIGNED, at);
+    }
+
+    static void i32(final long at, final int value) {
+        ALL.set(ValueLayout.JAVA_INT_UNALIGNED, at, value);
+    }
+
+    static long i64(final long at) {
+        return ALL.get(ValueLayout.JAVA_LONG_UNALIGNED, at);
+    }
+
+    static void i64(final long at, final long value) {
+        ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, at, value);
+    }
+
+    /** Network byte order. */
+    static int net32(final long at) {
+        return ALL.get(NETWORK_INT, at);
+    }
+
+    static void net32(final long at, final int value) {
+        ALL.set(NETWORK_INT, at, value);
+    }
+
+    static long net64(final long at) {
+        return ALL.get(NETWORK_LONG, at);
+    }
+
+    static void net64(final long at, final long value) {
+        ALL.set(NETWORK_LONG, at, value);
+    }
+
+    static int acquire(final long at) {
+        return (int) INT.getAcquire(ALL, at);
+    }
+
+    static void release(final long at, final int value) {
+        INT.setRelease(ALL, at, value);
+    }
+
+    static int volatileGet(final long at) {
+        return (int) INT.getVolatile(ALL, at);
+    }
+
+    static void volatileSet(final long at, final int value) {
+        INT.setVolatile(ALL, at, value);
+    }
+
+    static boolean compareAndSet(final long at, final int expected, final int value) {
+        return INT.compareAndSet(ALL, at, expected, value);
+    }
+
+    /** Takes all bits of a word that another thread sets. */
+    static long takeBits(final long at) {
+        return (long) LONG.getAndSet(ALL, at, 0L);
+    }
+
+    static long opaque64(final long at) {
+        return (long) LONG.getOpaque(ALL, at);
+    }
+
+    /** Atomic against the local CPU's own. @return the value before; at must be a multiple of 8 */
+    static long compareAndExchange(final long at, final long expected, final long value) {
+        return (long) LONG.compareAndExchange(ALL, at, expected, value);
+    }
+
+    static long getAndAdd(final long at, final long value) {
+        return (long) LONG.getAndAdd(ALL, at, value);
+    }
+
+    static void copy(final long from, final long to, final long bytes) {
+        MemorySegment.copy(ALL, from, ALL, to, bytes);
+    }
+
+    static void zero(final long at, final long bytes) {
+        ALL.asSlice(at, bytes).fill((byte) 0);
+    }
+
+    static void put(final long at, final byte[] bytes) {
+        MemorySegment.copy(bytes, 0, ALL, ValueLayout.JAVA_BYTE, at, bytes.length);
+    }
+
+    static byte[] bytes(final long at, final int count) {
+        return ALL.asSlice(at, count).toArray(ValueLayout.JAVA_BYTE);
+    }
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+
+/**
+ * The system calls that ib2tcp is made of; names as in their manual pages, results too, errno beside them. Not Java's
+ * channels: readv and writev take addresses of the application's memory as they are, nothing is wrapped for a message,
+ * memory that is gone is EFAULT and no crash, and whoever closes a descriptor knows that it is closed.
+ */
+@SuppressWarnings("restricted")
+final class Posix {
+    static final int EINTR = 4;
+    static final int EAGAIN = 11;
+    static final int ENOMEM = 12;
+    static final int EFAULT = 14;
+    static final int EBUSY = 16;
+    static final int EINVAL = 22;
+    static final int EINPROGRESS = 115;
+    static final int EPOLLIN = 1;
+    static final int EPOLLOUT = 4;
+    /** struct epoll_event is packed on x86-64, and only there. */
+    static final int EPOLL_EVENT_SIZE = "amd64".equals(System.getProperty("os.arch")) ? 12 : 16;
+    static final int EPOLL_DATA = EPOLL_EVENT_SIZE - 8;
+
+    private static final int AF_INET = 2;
+    private static final int SOCK_STREAM = 1;
+    private static final int SOCK_NONBLOCK = 0x800;
+    private static final int SOCK_CLOEXEC = 0x80000;
+    private static final int SOL_SOCKET = 1;
+    private static final int SO_ERROR = 4;
+    private static final int SO_KEEPALIVE = 9;
+    private static final int IPPROTO_TCP = 6;
+    private static final int TCP_NODELAY = 1;
+    private static final int TCP_USER_TIMEOUT = 18;
+    private static final int EPOLL_CTL_ADD = 1;
+    private static final int EPOLL_CTL_DEL = 2;
+    private static final int EPOLL_CTL_MOD = 3;
+    private static final int MS_ASYNC = 1;
+    private static final int SOCKADDR_SIZE = 16;
+
+    /** Every argument is a register's width, so one shape fits all. */
+    private static final MethodHandle CALL = Linker.nativeLinker().downcallHandle(
+            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
+                    ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG),
+            Linker.Option.captureCallState("errno"));
+    private static final MemorySegment READ = f("read");
+    private static final MemorySegment WRITE = f("write");
+    private static final MemorySegment READV = f("readv");
+    private static final MemorySegment WRITEV = f("writev");
+    private static final MemorySegment EPOLL_WAIT = f("epoll_wait");
+    private static final MemorySegment MSYNC = f("msync");
+
+    /** errno of this object's last call; a Posix belongs to one thread. */
+    private final MemorySegment errno = Arena.global().allocate(4, 4);
+    private final long scratch = Arena.global().allocate(64, 8).address();
+    private final long pageMask = -call(f("sysconf"), 30);
+
+    private static MemorySegment f(final String name) {
+        return Linker.nativeLinker().defaultLookup().findOrThrow(name);
+    }
+
+    int errno() {
+        return errno.get(ValueLayout.JAVA_INT, 0);
+    }
+
+    private long call(final MemorySegment function, final long a, final long b, final long c, final long d,
+            final long e) {
+        try {
+            return (long) CALL.invokeExact(function, errno, a, b, c, d, e, 0L);
+        } catch (Throwable t) {
+            throw new IllegalStateException(t);
+        }
+    }
+
+    private long call(final MemorySegment function, final long a) {
+        return call(function, a, 0, 0, 0, 0);
+    }
+
+    private int check(final long result, final String what) {
+        if ((int) result < 0) {
+            throw new DeviceException(errno(), what);
+        }
+        return (int) result;
+    }
+
+    long read(final int fd, final long to, final long bytes) {
+        return call(READ, fd, to, bytes, 0, 0);
+    }
+
+    long write(final int fd, final long from, final long bytes) {
+        return call(WRITE, fd, from, bytes, 0, 0);
+    }
+
+    long readv(final int fd, final long iov, final int count) {
+        return call(READV, fd, iov, count, 0, 0);
+    }
+
+    long writev(final int fd, final long iov, final int count) {
+        return call(WRITEV, fd, iov, count, 0, 0);
+    }
+
+    void close(final int fd) {
+        if (fd >= 0) {
+            call(f("close"), fd);
+        }
+    }
+
+    /** Whether all of it is mapped. */
+    boolean mapped(final long address, final long bytes) {
+        final long start = address & pageMask;
+        return bytes == 0 || call(MSYNC, start, address + bytes - start, MS_ASYNC, 0, 0) == 0;
+    }
+
+    /** Zeroed, aligned to a cache line; to be given to {@link #free}. */
+    long allocate(final long bytes) {
+        final long address = call(f("aligned_alloc"), 64, bytes + 63 & -64L, 0, 0, 0);
+        if (address == 0) {
+            throw new DeviceException(ENOMEM, "allocate " + bytes + " bytes");
+        }
+        Memory.zero(address, bytes);
+        return address;
+    }
+
+    void free(final long address) {
+        call(f("free"), address);
+    }
+
+    int eventfd() {
+        return check(call(f("eventfd"), 0, SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0), "make an eventfd");
+    }
+
+    /** @return the reading end below, the writing end, which never blocks, above */
+    long pipe() {
+        check(call(f("pipe2"), scratch, SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0), "make a pipe");
+        return Memory.i64(scratch);
+    }
+
+    int epollCreate() {
+        return check(call(f("epoll_create1"), SOCK_CLOEXEC), "make an epoll descriptor");
+    }
+
+    void epollAdd(final int epoll, final int fd, final int events, final long data) {
+        epollControl(epoll, EPOLL_CTL_ADD, fd, events, data);
+    }
+
+    void epollModify(final int epoll, final int fd, final int events, final long data) {
+        epollControl(epoll, EPOLL_CTL_MOD, fd, events, data);
+    }
+
+    void epollDelete(final int epoll, final int fd) {
+        call(f("epoll_ctl"), epoll, EPOLL_CTL_DEL, fd, scratch, 0);
+    }
+
+    private void epollControl(final int epoll, final int operation, final int fd, final int events, final long data) {
+        Memory.i32(scratch, events);
+        Memory.i64(scratch + EPOLL_DATA, data);
+        check(call(f("epoll_ctl"), epoll, operation, fd, scratch, 0), "watch a descriptor");
+    }
+
+    int epollWait(final int epoll, final long events, final int max, final int millis) {
+        return (int) call(EPOLL_WAIT, epoll, events, max, millis, 0);
+    }
+
+    private void sockaddr(final int ipv4, final int port) {
+        Memory.zero(scratch, SOCKADDR_SIZE);
+        Memory.u16(scratch, AF_INET);
+        Memory.u8(scratch + 2, port >> 8);
+        Memory.u8(scratch + 3, port);
+        Memory.net32(scratch + 4, ipv4);
+    }
+
+    private int tcpSocket() {
+        return check(call(f("socket"), AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0),
+                "make a socket");
+    }
+
+    /** Listens at any free port of that address. */
+    int listen(final int ipv4) {
+        final int fd = tcpSocket();
+        sockaddr(ipv4, 0);
+        if (call(f("bind"), fd, scratch, SOCKADDR_SIZE, 0, 0) < 0 || call(f("listen"), fd, 1024, 0, 0, 0) < 0) {
+            final int err = errno();
+            close(fd);
+            throw new DeviceException(err, "listen at " + Address.text(ipv4));
+        }
+        return fd;
+    }
+
+    int localPort(final int fd) {
+        Memory.i32(scratch + 32, SOCKADDR_SIZE);
+        check(call(f("getsockname"), fd, scratch, scratch + 32, 0, 0), "ask for a socket's address");
+        return Memory.u8(scratch + 2) << 8 | Memory.u8(scratch + 3);
+    }
+
+    /** @return the address of this end of a UDP socket that would send there, or 0 */
+    int sourceTowards(final int ipv4) {
+        final int fd = check(call(f("socket"), AF_INET, 2 | SOCK_CLOEXEC, 0, 0, 0), "make a socket");
+        sockaddr(ipv4, 9);
+        final boolean reached = call(f("connect"), fd, scratch, SOCKADDR_SIZE, 0, 0) == 0;
+        Memory.i32(scratch + 32, SOCKADDR_SIZE);
+        final boolean named = reached && call(f("getsockname"), fd, scratch, scratch + 32, 0, 0) == 0;
+        close(fd);
+        return named ? Memory.net32(scratch + 4) : 0;
+    }
+
+    /** @return the connection, or -1 */
+    int accept(final int fd) {
+        return (int) call(f("accept4"), fd, 0, 0, SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    }
+
+    /** Begins to connect; {@link #socketError} tells the result once it is writable. @return -1: failed at once */
+    int connect(final int ipv4, final int port) {
+        final int fd = tcpSocket();
+        sockaddr(ipv4, port);
+        if (call(f("connect"), fd, scratch, SOCKADDR_SIZE, 0, 0) < 0 && errno() != EINPROGRESS) {
+            close(fd);
+            return -1;
+        }
+        return fd;
+    }
+
+    int socketError(final int fd) {
+        Memory.i32(scratch + 32, 4);
+        call(f("getsockopt"), fd, SOL_SOCKET, SO_ERROR, scratch, scratch + 32);
+        return Memory.i32(scratch);
+    }
+
+    /** No delay for small frames; a host that is gone is noticed. */
+    void tune(final int fd, final int deadMillis) {
+        option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+        option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+        option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, deadMillis);
+    }
+
+    private void option(final int fd, final int level, final int name, final int value) {
+        Memory.i32(scratch, value);
+        call(f("setsockopt"), fd, level, name, scratch, 4);
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
+import java.util.Map;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_global_route;
+import org.shadowverbs.bindings.verbs.ibv_pd;
+import org.shadowverbs.bindings.verbs.ibv_qp;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_cap;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/** A queue pair as the control verbs see it: its struct, its rings, and its attributes. */
+final class QueuePairObject {
+    private static final ValueLayout.OfLong NETWORK_LONG =
+            ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
+    private static final int SQ_PSN_BITS = 0xffffff;
+
+    private final Posix posix;
+    private final QueuePair qp;
+    private final int maxSend;
+    private final int maxRecv;
+    private final int sendSge;
+    private final int recvSge;
+    private final int inline;
+    // Attributes that change nothing here.
+    private int port;
+    private int mtu;
+    private int pkeyIndex;
+
+    private QueuePairObject(final Posix posix, final QueuePair qp, final MemorySegment cap) {
+        this.posix = posix;
+        this.qp = qp;
+        maxSend = ibv_qp_cap.max_send_wr(cap);
+        maxRecv = ibv_qp_cap.max_recv_wr(cap);
+        sendSge = ibv_qp_cap.max_send_sge(cap);
+        recvSge = ibv_qp_cap.max_recv_sge(cap);
+        inline = ibv_qp_cap.max_inline_data(cap);
+    }
+
+    static QueuePairObject create(final Device device, final Posix posix, final Events async, final long pd,
+            final MemorySegment init, final Map<Long, CompletionQueue> queues) {
+        final MemorySegment cap = ibv_qp_init_attr.cap(init);
+        if (ibv_qp_init_attr.qp_type(init) != verbs_h.IBV_QPT_RC() || ibv_qp_init_attr.srq(init).address() != 0) {
+            throw new DeviceException(Posix.EINVAL, "create a queue pair other than RC without a shared receive queue");
+        }
+        if (beyond(ibv_qp_cap.max_send_wr(cap), TcpVerbs.MAX_WR) || beyond(ibv_qp_cap.max_recv_wr(cap), TcpVerbs.MAX_WR)
+                || beyond(ibv_qp_cap.max_send_sge(cap), TcpVerbs.MAX_SGE)
+                || beyond(ibv_qp_cap.max_recv_sge(cap), TcpVerbs.MAX_SGE)
+                || beyond(ibv_qp_cap.max_inline_data(cap), TcpVerbs.MAX_INLINE)) {
+            throw new DeviceException(Posix.EINVAL, "create a queue pair of that size");
+        }
+        final CompletionQueue sendCq = queues.get(ibv_qp_init_attr.send_cq(init).address());
+        final CompletionQueue recvCq = queues.get(ibv_qp_init_attr.recv_cq(init).address());
+        if (sendCq == null || recvCq == null) {
+            throw new DeviceException(Posix.EINVAL, "create a queue pair without completion queues");
+        }
+        final int number = device.newNumber();
+        final long address = posix.allocate(Layouts.QP_SIZE);
+        final MemorySegment struct = TcpStructs.at(address, ibv_qp.sizeof());
+        ibv_qp.context(struct, ibv_pd.context(TcpStructs.at(pd, ibv_pd.sizeof())));
+        ibv_qp.qp_context(struct, ibv_qp_init_attr.qp_context(init));
+        ibv_qp.pd(struct, MemorySegment.ofAddress(pd));
+        ibv_qp.send_cq(struct, ibv_qp_init_attr.send_cq(init));
+        ibv_qp.recv_cq(struct, ibv_qp_init_attr.recv_cq(init));
+        ibv_qp.qp_num(struct, number);
+        ibv_qp.qp_type(struct, verbs_h.IBV_QPT_RC());
+        Memory.i32(address + Layouts.QP_BELL, number);
+        ring(posix, address + Layouts.QP_SEND, Layouts.SEND_SIZE, ibv_qp_cap.max_send_wr(cap),
+                ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_inline_data(cap));
+        ring(posix, address + Layouts.QP_RECV, Layouts.RECV_SIZE, ibv_qp_cap.max_recv_wr(cap),
+                ibv_qp_cap.max_recv_sge(cap), 0);
+        final QueuePair qp = new QueuePair(device, address, number, pd, ibv_qp_init_attr.sq_sig_all(init) != 0,
+                sendCq, recvCq, async);
+        device.add(qp);
+        sendCq.users++;
+        recvCq.users++;
+        return new QueuePairObject(posix, qp, cap);
+    }
+
+    private static boolean beyond(final int value, final int limit) {
+        return value < 0 || value > limit;
+    }
+
+    private static void ring(final Posix posix, final long at, final long header, final int requests, final int sges,
+            final int inline) {
+        final long stride = header + Math.max(sges * Layouts.SGE_SIZE, inline) + 63 & -64L;
+        final int size = Integer.highestOneBit(Math.max(1, requests - 1)) * 2;
+        Memory.i64(at + Layouts.RING_ENTRIES, posix.allocate(size * stride));
+        Memory.i32(at + Layouts.RING_STRIDE, (int) stride);
+        Memory.i32(at + Layouts.RING_MASK, size - 1);
+        Memory.i32(at + Layouts.RING_MAX, requests);
+        Memory.i32(at + Layouts.RING_MAX_SGE, sges);
+        Memory.i32(at + Layouts.RING_MAX_INLINE, inline);
+    }
+
+    long address() {
+        return qp.address;
+    }
+
+    long domain() {
+        return qp.domain;
+    }
+
+    void modify(final MemorySegment attr, final int mask) {
+        final int target = has(mask, verbs_h.IBV_QP_STATE()) ? ibv_qp_attr.qp_state(attr) : qp.state;
+        if (!QpStates.allows(qp.state, target, mask) || has(mask, verbs_h.IBV_QP_CUR_STATE())
+                && ibv_qp_attr.cur_qp_state(attr) != qp.state) {
+            throw refusal("in state " + qp.state + " to state " + target + " with mask 0x" + Integer.toHexString(mask));
+        }
+        check(attr, mask);
+        if (has(mask, verbs_h.IBV_QP_AV())) {
+            final MemorySegment gid = ibv_global_route.dgid(ibv_ah_attr.grh(ibv_qp_attr.ah_attr(attr)));
+            qp.peerPrefix = gid.get(NETWORK_LONG, 0);
+            qp.peerId = gid.get(NETWORK_LONG, 8);
+        }
+        if (has(mask, verbs_h.IBV_QP_ACCESS_FLAGS())) {
+            qp.access = ibv_qp_attr.qp_access_flags(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_DEST_QPN())) {
+            qp.peerNumber = ibv_qp_attr.dest_qp_num(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_RQ_PSN())) {
+            qp.recvSequence = ibv_qp_attr.rq_psn(attr) & SQ_PSN_BITS;
+        }
+        if (has(mask, verbs_h.IBV_QP_SQ_PSN())) {
+            qp.sendSequence = ibv_qp_attr.sq_psn(attr) & SQ_PSN_BITS;
+        }
+        if (has(mask, verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC())) {
+            qp.maxPeerReads = ibv_qp_attr.max_dest_rd_atomic(attr) & 0xff;
+        }
+        if (has(mask, verbs_h.IBV_QP_MAX_QP_RD_ATOMIC())) {
+            qp.maxReads = ibv_qp_attr.max_rd_atomic(attr) & 0xff;
+        }
+        if (has(mask, verbs_h.IBV_QP_MIN_RNR_TIMER())) {
+            qp.minRnrTimer = ibv_qp_attr.min_rnr_timer(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_TIMEOUT())) {
+            qp.timeout = ibv_qp_attr.timeout(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_RETRY_CNT())) {
+            qp.retries = ibv_qp_attr.retry_cnt(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_RNR_RETRY())) {
+            qp.rnrRetries = ibv_qp_attr.rnr_retry(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_PORT())) {
+            port = ibv_qp_attr.port_num(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_PATH_MTU())) {
+            mtu = ibv_qp_attr.path_mtu(attr);
+        }
+        if (has(mask, verbs_h.IBV_QP_PKEY_INDEX())) {
+            pkeyIndex = ibv_qp_attr.pkey_index(attr) & 0xffff;
+        }
+        if (has(mask, verbs_h.IBV_QP_STATE())) {
+            qp.enter(target);
+        }
+    }
+
+    /** Values out of their range are refused before anything has changed. */
+    private static void check(final MemorySegment attr, final int mask) {
+        if (has(mask, verbs_h.IBV_QP_AV()) && (ibv_ah_attr.is_global(ibv_qp_attr.ah_attr(attr)) == 0
+                || ibv_ah_attr.port_num(ibv_qp_attr.ah_attr(attr)) != 1
+                || ibv_global_route.sgid_index(ibv_ah_attr.grh(ibv_qp_attr.ah_attr(attr))) != 0)) {
+            throw refusal("to an address without a GID, or from another GID index than 0");
+        }
+        if (has(mask, verbs_h.IBV_QP_PORT()) && ibv_qp_attr.port_num(attr) != 1
+                || has(mask, verbs_h.IBV_QP_PKEY_INDEX()) && ibv_qp_attr.pkey_index(attr) != 0
+                || has(mask, verbs_h.IBV_QP_DEST_QPN()) && (ibv_qp_attr.dest_qp_num(attr) & ~SQ_PSN_BITS) != 0
+                || has(mask, verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC())
+                        && (ibv_qp_attr.max_dest_rd_atomic(attr) & 0xff) > TcpVerbs.MAX_READS
+                || has(mask, verbs_h.IBV_QP_MAX_QP_RD_ATOMIC())
+                        && (ibv_qp_attr.max_rd_atomic(attr) & 0xff) > TcpVerbs.MAX_READS
+                || has(mask, verbs_h.IBV_QP_MIN_RNR_TIMER()) && (ibv_qp_attr.min_rnr_timer(attr) & ~31) != 0
+                || has(mask, verbs_h.IBV_QP_TIMEOUT()) && (ibv_qp_attr.timeout(attr) & ~31) != 0
+                || has(mask, verbs_h.IBV_QP_RETRY_CNT()) && (ibv_qp_attr.retry_cnt(attr) & ~7) != 0
+                || has(mask, verbs_h.IBV_QP_RNR_RETRY()) && (ibv_qp_attr.rnr_retry(attr) & ~7) != 0) {
+            throw refusal("with a value out of range");
+        }
+    }
+
+    private static DeviceException refusal(final String what) {
+        return new DeviceException(Posix.EINVAL, "modify a queue pair " + what);
+    }
+
+    private static boolean has(final int mask, final int bit) {
+        return (mask & bit) != 0;
+    }
+
+    void query(final MemorySegment attr, final MemorySegment init) {
+        ibv_qp_attr.qp_state(attr, qp.state);
+        ibv_qp_attr.cur_qp_state(attr, qp.state);
+        ibv_qp_attr.path_mtu(attr, mtu);
+        ibv_qp_attr.rq_psn(attr, qp.recvSequence);
+        ibv_qp_attr.sq_psn(attr, qp.sendSequence);
+        ibv_qp_attr.dest_qp_num(attr, qp.peerNumber);
+        ibv_qp_attr.qp_access_flags(attr, qp.access);
+        ibv_qp_attr.pkey_index(attr, (short) pkeyIndex);
+        ibv_qp_attr.port_num(attr, (byte) port);
+        ibv_qp_attr.max_rd_atomic(attr, (byte) qp.maxReads);
+        ibv_qp_attr.max_dest_rd_atomic(attr, (byte) qp.maxPeerReads);
+        ibv_qp_attr.min_rnr_timer(attr, (byte) qp.minRnrTimer);
+        ibv_qp_attr.timeout(attr, (byte) qp.timeout);
+        ibv_qp_attr.retry_cnt(attr, (byte) qp.retries);
+        ibv_qp_attr.rnr_retry(attr, (byte) qp.rnrRetries);
+        final MemorySegment ah = ibv_qp_attr.ah_attr(attr);
+        final MemorySegment gid = ibv_global_route.dgid(ibv_ah_attr.grh(ah));
+        gid.set(NETWORK_LONG, 0, qp.peerPrefix);
+        gid.set(NETWORK_LONG, 8, qp.peerId);
+        ibv_ah_attr.is_global(ah, (byte) 1);
+        ibv_ah_attr.port_num(ah, (byte) port);
+        cap(ibv_qp_attr.cap(attr));
+        cap(ibv_qp_init_attr.cap(init));
+        ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_RC());
+        ibv_qp_init_attr.sq_sig_all(init, qp.signalAll ? 1 : 0);
+    }
+
+    private void cap(final MemorySegment cap) {
+        ibv_qp_cap.max_send_wr(cap, maxSend);
+        ibv_qp_cap.max_recv_wr(cap, maxRecv);
+        ibv_qp_cap.max_send_sge(cap, sendSge);
+        ibv_qp_cap.max_recv_sge(cap, recvSge);
+        ibv_qp_cap.max_inline_data(cap, inline);
+    }
+
+    void destroy(final Host host) {
+        qp.device.remove(qp);
+        qp.sendQueue.users--;
+        qp.recvQueue.users--;
+        host.forgetEvents(qp.async.readEnd, qp.async.writeEnd, qp.address);
+        posix.free(Memory.i64(qp.address + Layouts.QP_SEND + Layouts.RING_ENTRIES));
+        posix.free(Memory.i64(qp.address + Layouts.QP_RECV + Layouts.RING_ENTRIES));
+        posix.free(qp.address);
+    }
+}

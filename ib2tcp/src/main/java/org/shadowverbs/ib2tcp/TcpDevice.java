@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.io.FileInputStream;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.concurrent.ConcurrentLinkedQueue;
+
+/**
+ * The engine over sockets: one thread that takes what was posted, moves bytes, and sleeps in epoll when there is nothing to
+ * do. It lives from the first open of the device to the last close; nothing of it is left in a process image.
+ */
+final class TcpDevice extends Device implements Runnable {
+    private static final int LISTENER = 1;
+    private static final int WAKE = 2;
+    private static final int FIRST_LINK = 16;
+    private static final int EVENTS = 64;
+    private static final long HANDSHAKE_NANOS = 10_000_000_000L;
+    private static final int DEAD_MILLIS = 30_000;
+    private static final int TICK_MILLIS = 500;
+    private static final long STACK = 512 << 10;
+
+    final long prefix = Address.PREFIX;
+    final long id;
+    final Handshake handshake;
+    private final Host host;
+    private final int listener;
+    private final int epoll;
+    private final int wake;
+    private final long events;
+    private final long counter;
+    private final long bell;
+    private final long spinNanos;
+    private final ConcurrentLinkedQueue<Runnable> tasks = new ConcurrentLinkedQueue<Runnable>();
+    private final ArrayList<TcpLink> dirty = new ArrayList<TcpLink>();
+    private final ArrayList<TcpLink> slots = new ArrayList<TcpLink>();
+    private int generation;
+    private int unsettled;
+    private Thread thread;
+    private boolean stopped;
+    private Throwable failure;
+
+    TcpDevice(final Posix posix, final Host host, final Settings settings) {
+        super(posix);
+        this.host = host;
+        this.spinNanos = settings.spinNanos();
+        this.handshake = new Handshake(settings.secret());
+        final int ipv4 = Address.choose(posix, settings.address());
+        listener = posix.listen(ipv4);
+        final byte[] cookie = nonce();
+        id = Address.id(ipv4, posix.localPort(listener), cookie[0] << 8 | cookie[1] & 0xff);
+        epoll = posix.epollCreate();
+        wake = posix.eventfd();
+        events = posix.allocate((long) EVENTS * Posix.EPOLL_EVENT_SIZE);
+        counter = posix.allocate(8);
+        bell = host.doorbell();
+        posix.epollAdd(epoll, listener, Posix.EPOLLIN, LISTENER);
+        posix.epollAdd(epoll, wake, Posix.EPOLLIN, WAKE);
+        Memory.volatileSet(bell + Host.BELL_WAKE_FD, wake);
+    }
+
+    void start() {
+        thread = new Thread(null, this, "shadowverbs-tcp", STACK);
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    /** Runs it on the engine's thread. */
+    void submit(final Runnable task) {
+        tasks.add(task);
+        host.write(wake);
+    }
+
+    /** To be called on the engine's thread: it ends after this task. */
+    void stop() {
+        stopped = true;
+    }
+
+    /** Waits for the thread's end and gives everything back. */
+    void join() throws InterruptedException {
+        thread.join();
+    }
+
+    @Override
+    long now() {
+        return System.nanoTime();
+    }
+
+    byte[] nonce() {
+        try (FileInputStream random = new FileInputStream("/dev/urandom")) {
+            return random.readNBytes(24);
+        } catch (IOException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
+    @Override
+    public void run() {
+        try {
+            long busyUntil = 0;
+            while (!stopped) {
+                boolean worked = runTasks() | takeBells();
+                if (!timers.isEmpty()) {
+                    timers.run(now());
+                }
+                flush();
+                int timeout = 0;
+                final boolean sleeps = !worked && dirty.isEmpty() && now() - busyUntil >= 0;
+                if (sleeps) {
+                    // The flag before the last look: who posts after that look sees it.
+                    Memory.volatileSet(bell + Host.BELL_SLEEPING, 1);
+                    if (!tasks.isEmpty() || takeBells()) {
+                        Memory.volatileSet(bell + Host.BELL_SLEEPING, 0);
+                        continue;
+                    }
+                    timeout = sleepMillis();
+                }
+                final int n = posix.epollWait(epoll, events, EVENTS, timeout);
+                if (sleeps) {
+                    Memory.volatileSet(bell + Host.BELL_SLEEPING, 0);
+                }
+                for (int i = 0; i < n; i++) {
+                    worked |= handle(events + (long) i * Posix.EPOLL_EVENT_SIZE);
+                }
+                if (unsettled > 0) {
+                    expire();
+                }
+                if (worked) {
+                    busyUntil = now() + spinNanos;
+                }
+            }
+        } catch (Throwable t) {
+            failure = t;
+            host.say("the TCP device has failed: " + t);
+            failAll();
+        } finally {
+            release();
+        }
+    }
+
+    private int sleepMillis() {
+        if (timers.isEmpty()) {
+            return unsettled > 0 ? TICK_MILLIS : -1;
+        }
+        final long millis = (timers.delay(now()) + 999_999) / 1_000_000;
+        return (int) Math.min(millis, TICK_MILLIS);
+    }
+
+    private boolean runTasks() {
+        boolean any = false;
+        for (Runnable task = tasks.poll(); task != null; task = tasks.poll()) {
+            task.run();
+            any = true;
+        }
+        return any;
+    }
+
+    private boolean takeBells() {
+        boolean any = false;
+        final int words = (numbersInUse() + 63) / 64;
+        for (int word = 0; word < words; word++) {
+            final long at = bell + Host.BELL_DUE + word * 8L;
+            if (Memory.opaque64(at) == 0) {
+                continue;
+            }
+            long bits = Memory.takeBits(at);
+            any = true;
+            while (bits != 0) {
+                final QueuePair qp = queuePair(word * 64 + Long.numberOfTrailingZeros(bits));
+                bits &= bits - 1;
+                if (qp != null) {
+                    qp.rung();
+                }
+            }
+        }
+        return any;
+    }
+
+    /** @return whether it was more than a wake-up */
+    private boolean handle(final long event) {
+        final int what = Memory.i32(event);
+        final long data = Memory.i64(event + Posix.EPOLL_DATA);
+        if (data == WAKE) {
+            posix.read(wake, counter, 8);
+            return false;
+        }
+        if (data == LISTENER) {
+            accept();
+            return true;
+        }
+        final TcpLink link = slots.get((int) data - FIRST_LINK);
+        if (link == null || link.key != data) {
+            return false; // closed by an event before this one
+        }
+        try {
+            // An error or a hang-up is found by reading.
+            link.ready((what & ~Posix.EPOLLOUT) != 0, (what & Posix.EPOLLOUT) != 0);
+        } catch (ProtocolException e) {
+            end(link, e.getMessage());
+        }
+        return true;
+    }
+
+    private void accept() {
+        final int fd = posix.accept(listener);
+        if (fd >= 0) {
+            posix.tune(fd, DEAD_MILLIS);
+            add(new TcpLink(this, fd, true, now() + HANDSHAKE_NANOS), Posix.EPOLLIN);
+        }
+    }
+
+    private void add(final TcpLink link, final int watched) {
+        int slot = slots.indexOf(null);
+        if (slot < 0) {
+            slot = slots.size();
+            slots.add(link);
+        } else {
+            slots.set(slot, link);
+        }
+        link.key = (long) ++generation << 32 | slot + FIRST_LINK;
+        unsettled++;
+        posix.epollAdd(epoll, link.fd, watched, link.key);
+    }
+
+    @Override
+    Link connect(final long peerPrefix, final long peerId) {
+        final int fd = peerPrefix == prefix ? posix.connect(Address.ipv4(peerId), Address.port(peerId)) : -1;
+        if (fd < 0) {
+            return null;
+        }
+        posix.tune(fd, DEAD_MILLIS);
+        final TcpLink link = new TcpLink(this, fd, false, now() + HANDSHAKE_NANOS);
+        link.peerPrefix = peerPrefix;
+        link.peerId = peerId;
+        links.add(link);
+        add(link, Posix.EPOLLOUT);
+        return link;
+    }
+
+    void watch(final TcpLink link, final boolean writable) {
+        posix.epollModify(epoll, link.fd, Posix.EPOLLIN | (writable ? Posix.EPOLLOUT : 0), link.key);
+    }
+
+    void established(final TcpLink link) {
+        unsettled--;
+        if (!links.contains(link)) {
+            links.add(link);
+        }
+    }
+
+    void dirty(final TcpLink link) {
+        link.dirty = true;
+        dirty.add(link);
+    }
+
+    private void flush() {
+        for (int n = dirty.size(); n > 0; n--) {
+            final TcpLink link = dirty.removeFirst();
+            link.dirty = false;
+            if (link.lost) {
+                continue;
+            }
+            try {
+                link.write();
+            } catch (ProtocolException e) {
+                end(link, e.getMessage());
+            }
+        }
+    }
+
+    private void expire() {
+        final long now = now();
+        for (int i = 0; i < slots.size(); i++) {
+            final TcpLink link = slots.get(i);
+            if (link != null && !link.established() && link.deadline - now < 0) {
+                end(link, "no handshake within " + HANDSHAKE_NANOS / 1_000_000_000 + " s");
+            }
+        }
+    }
+
+    /** @param reason null when the peer has closed it in good order */
+    private void end(final TcpLink link, final String reason) {
+        if (reason != null && !link.connecting()) {
+            host.say("a TCP connection " + (link.peerId == 0 ? "to this process" : "with "
+                    + Address.text(Address.ipv4(link.peerId)) + ":" + Address.port(link.peerId)) + " ends: " + reason);
+        }
+        if (!link.established()) {
+            unsettled--;
+        }
+        slots.set((int) link.key - FIRST_LINK, null);
+        if (link.dirty) {
+            dirty.remove(link);
+            link.dirty = false;
+        }
+        posix.epollDelete(epoll, link.fd);
+        lost(link);
+        link.close();
+    }
+
+    /** The engine cannot go on: whoever waits for a completion gets an error. */
+    private void failAll() {
+        for (int i = 0; i < numbersInUse(); i++) {
+            if (queuePair(i) != null && queuePair(i).state != QueuePair.RESET) {
+                queuePair(i).enter(QueuePair.ERR);
+            }
+        }
+    }
+
+    private void release() {
+        Memory.volatileSet(bell + Host.BELL_SLEEPING, 0);
+        for (int i = 0; i < slots.size(); i++) {
+            if (slots.get(i) != null) {
+                slots.get(i).close();
+            }
+        }
+        posix.close(listener);
+        posix.close(epoll);
+        posix.close(wake);
+        posix.free(events);
+        posix.free(counter);
+    }
+
+    Throwable failure() {
+        return failure;
+    }
+}

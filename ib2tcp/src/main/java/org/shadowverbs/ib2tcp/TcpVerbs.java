@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.lang.foreign.MemorySegment;
+import java.util.HashMap;
+import java.util.Map;
+import org.shadowverbs.bindings.verbs.ibv_comp_channel;
+import org.shadowverbs.bindings.verbs.ibv_context;
+import org.shadowverbs.bindings.verbs.ibv_cq;
+import org.shadowverbs.bindings.verbs.ibv_mr;
+import org.shadowverbs.bindings.verbs.ibv_pd;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/**
+ * The control verbs of the device: each makes, changes or ends a real object, a struct of infiniband/verbs.h in native
+ * memory that is known by its address. They run on the engine's thread, one at a time, and may be called by any.
+ * What fails throws {@link DeviceException}.
+ */
+public final class TcpVerbs {
+    public static final int MAX_SGE = 16;
+    public static final int MAX_QP = 65536;
+    public static final int MAX_WR = 16384;
+    public static final int MAX_CQE = 1 << 20;
+    public static final int MAX_READS = 16;
+    public static final int MAX_INLINE = 1024;
+    private static final long REPORT_NANOS = 30_000_000_000L;
+
+    private static final class Context {
+        final long address;
+        final Events async;
+        int users;
+
+        Context(final long address, final Events async) {
+            this.address = address;
+            this.async = async;
+        }
+    }
+
+    private static final class Domain {
+        final Context context;
+        int users;
+
+        Domain(final Context context) {
+            this.context = context;
+        }
+    }
+
+    private static final class Region {
+        int key;
+        int access;
+        long iova;
+        Domain domain;
+    }
+
+    private static final class Channel {
+        final Context context;
+        final Events events;
+        int users;
+
+        Channel(final Context context, final Events events) {
+            this.context = context;
+            this.events = events;
+        }
+    }
+
+    /** A verb's work; what it returns is the verb's. */
+    private interface Work {
+        long run();
+    }
+
+    private final Host host;
+    private final Settings settings;
+    private TcpDevice device;
+    private Posix posix;
+    private int openContexts;
+
+    // Of the engine's thread.
+    private final Map<Long, Context> contexts = new HashMap<Long, Context>();
+    private final Map<Long, Domain> domains = new HashMap<Long, Domain>();
+    private final Map<Long, Region> memory = new HashMap<Long, Region>();
+    private final Map<Long, Channel> channels = new HashMap<Long, Channel>();
+    private final Map<Long, CompletionQueue> queues = new HashMap<Long, CompletionQueue>();
+    private final Map<Long, Channel> channelOf = new HashMap<Long, Channel>();
+    private final Map<Long, QueuePairObject> pairs = new HashMap<Long, QueuePairObject>();
+
+    public TcpVerbs(final Host host, final Settings settings) {
+        this.host = host;
+        this.settings = settings;
+    }
+
+    /** Does the work on the engine's thread and waits for it; who waits long is told of. */
+    private long call(final String verb, final Work work) {
+        final TcpDevice to;
+        synchronized (this) {
+            to = device;
+        }
+        if (to == null) {
+            throw new DeviceException(Posix.EINVAL, verb + ": the device is not open");
+        }
+        final Call call = new Call(work);
+        to.submit(call);
+        return call.await(host, to, verb);
+    }
+
+    private static final class Call implements Runnable {
+        private final Work work;
+        private long result;
+        private RuntimeException failure;
+        private boolean done;
+
+        Call(final Work work) {
+            this.work = work;
+        }
+
+        @Override
+        public void run() {
+            RuntimeException thrown = null;
+            long value = 0;
+            try {
+                value = work.run();
+            } catch (RuntimeException e) {
+                thrown = e;
+            }
+            synchronized (this) {
+                result = value;
+                failure = thrown;
+                done = true;
+                notifyAll();
+            }
+        }
+
+        synchronized long await(final Host host, final TcpDevice device, final String verb) {
+            final long begun = System.nanoTime();
+            boolean said = false;
+            while (!done) {
+                try {
+                    wait(1000);
+                } catch (InterruptedException e) {
+                    Thread.currentThread().interrupt();
+                    throw new DeviceException(Posix.EINTR, verb);
+                }
+                if (!done && device.failure() != null) {
+                    throw new DeviceException(Posix.EINVAL, verb + ": the TCP device has failed");
+                }
+                if (!done && !said && System.nanoTime() - begun > REPORT_NANOS) {
+                    said = true;
+                    host.say("the TCP device has not answered '" + verb + "' for 30 s");
+                }
+            }
+            if (failure != null) {
+                throw failure;
+            }
+            return result;
+        }
+    }
+
+    private static <T> T known(final Map<Long, T> map, final long address) {
+        final T object = map.get(address);
+        if (object == null) {
+            throw new DeviceException(Posix.EINVAL, "find an object at 0x" + Long.toHexString(address));
+        }
+        return object;
+    }
+
+    /** By address: the caller's segment may be bound to its thread, which waits meanwhile. */
+    private static MemorySegment struct(final long address, final long size) {
+        return TcpStructs.at(address, size);
+    }
+
+    // ---- Devices ------------------------------------------------------------------------------------------------
+
+    public long openDevice() {
+        synchronized (this) {
+            if (device == null) {
+                posix = new Posix();
+                device = new TcpDevice(posix, host, settings);
+                device.start();
+            }
+            openContexts++;
+        }
+        return call("open the device", () -> {
+            final long address = posix.allocate(ibv_context.sizeof());
+            final Context context = new Context(address, new Events(posix));
+            host.contextInit(address);
+            final MemorySegment struct = struct(address, ibv_context.sizeof());
+            ibv_context.async_fd(struct, context.async.readEnd);
+            ibv_context.num_comp_vectors(struct, 1);
+            contexts.put(address, context);
+            return address;
+        });
+    }
+
+    public void closeDevice(final long address) {
+        call("close the device", () -> {
+            final Context context = known(contexts, address);
+            if (context.users != 0) {
+                throw new DeviceException(Posix.EBUSY, "close a device that is in use");
+            }
+            contexts.remove(address);
+            context.async.close();
+            posix.free(address);
+            return 0;
+        });
+        final TcpDevice last;
+        synchronized (this) {
+            if (--openContexts > 0) {
+                return;
+            }
+            last = device;
+            device = null;
+        }
+        last.submit(last::stop);
+        try {
+            last.join();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** Of the process, as a GID: prefix and interface id. */
+    public synchronized long gidPrefix() {
+        return device.prefix;
+    }
+
+    public synchronized long gidInterface() {
+        return device.id;
+    }
+
+    // ---- Protection domains and memory regions --------------------------------------------------------------------
+
+    public long allocPd(final long context) {
+        return call("allocate a protection domain", () -> {
+            final Context of = known(contexts, context);
+            final long address = posix.allocate(ibv_pd.sizeof());
+            ibv_pd.context(struct(address, ibv_pd.sizeof()), MemorySegment.ofAddress(context));
+            of.users++;
+            domains.put(address, new Domain(of));
+            return address;
+        });
+    }
+
+    public void deallocPd(final long pd) {
+        call("deallocate a protection domain", () -> {
+            final Domain domain = known(domains, pd);
+            if (domain.users != 0) {
+                throw new DeviceException(Posix.EBUSY, "deallocate a protection domain that is in use");
+            }
+            domains.remove(pd);
+            domain.context.users--;
+            posix.free(pd);
+            return 0;
+        });
+    }
+
+    private void checkMemory(final long at, final long bytes, final int access) {
+        if ((access & (MemoryRegions.REMOTE_WRITE | MemoryRegions.REMOTE_ATOMIC)) != 0
+                && (access & MemoryRegions.LOCAL_WRITE) == 0 || bytes < 0) {
+            throw new DeviceException(Posix.EINVAL, "register memory for remote writes and not for local ones");
+        }
+        if (!posix.mapped(at, bytes)) {
+            throw new DeviceException(Posix.EFAULT, "register memory that is not mapped");
+        }
+    }
+
+    public long regMr(final long pd, final long at, final long bytes, final long iova, final int access) {
+        return call("register memory", () -> {
+            final Domain domain = known(domains, pd);
+            checkMemory(at, bytes, access);
+            final Region region = new Region();
+            region.domain = domain;
+            region.access = access;
+            region.iova = iova;
+            region.key = device.regions.add(pd, at, bytes, iova, access);
+            final long address = posix.allocate(ibv_mr.sizeof());
+            describe(address, pd, at, bytes, region.key);
+            domain.users++;
+            memory.put(address, region);
+            return address;
+        });
+    }
+
+    private static void describe(final long mr, final long pd, final long at, final long bytes, final int key) {
+        final MemorySegment struct = struct(mr, ibv_mr.sizeof());
+        ibv_mr.context(struct, ibv_pd.context(struct(pd, ibv_pd.sizeof())));
+        ibv_mr.pd(struct, MemorySegment.ofAddress(pd));
+        ibv_mr.addr(struct, MemorySegment.ofAddress(at));
+        ibv_mr.length(struct, bytes);
+        ibv_mr.lkey(struct, key);
+        ibv_mr.rkey(struct, key);
+    }
+
+    /** @return what ibv_rereg_mr returns: 0, or a negative number, errno being EINVAL: the region is as it was */
+    public int reregMr(final long mr, final int flags, final long pd, final long at, final long bytes,
+            final int access) {
+        try {
+            call("register memory anew", () -> {
+                final Region region = known(memory, mr);
+                final MemorySegment struct = struct(mr, ibv_mr.sizeof());
+                final boolean moves = (flags & verbs_h.IBV_REREG_MR_CHANGE_TRANSLATION()) != 0;
+                final long newPd = (flags & verbs_h.IBV_REREG_MR_CHANGE_PD()) != 0 ? pd : ibv_mr.pd(struct).address();
+                final long newAt = moves ? at : ibv_mr.addr(struct).address();
+                final long newBytes = moves ? bytes : ibv_mr.length(struct);
+                final int newAccess = (flags & verbs_h.IBV_REREG_MR_CHANGE_ACCESS()) != 0 ? access : region.access;
+                final Domain domain = known(domains, newPd);
+                checkMemory(newAt, newBytes, newAccess);
+                device.regions.remove(region.key);
+                region.access = newAccess;
+                region.key = device.regions.add(newPd, newAt, newBytes, moves ? newAt : region.iova, newAccess);
+                region.iova = moves ? newAt : region.iova;
+                region.domain.users--;
+                domain.users++;
+                region.domain = domain;
+                describe(mr, newPd, newAt, newBytes, region.key);
+                return 0;
+            });
+            return 0;
+        } catch (DeviceException e) {
+            return verbs_h.IBV_REREG_MR_ERR_INPUT();
+        }
+    }
+
+    public void deregMr(final long mr) {
+        call("deregister memory", () -> {
+            final Region region = known(memory, mr);
+            device.regions.remove(region.key);
+            region.domain.users--;
+            memory.remove(mr);
+            posix.free(mr);
+            return 0;
+        });
+    }
+
+    // ---- Completion channels and queues ---------------------------------------------------------------------------
+
+    public long createChannel(final long context) {
+        return call("create a completion channel", () -> {
+            final Context of = known(contexts, context);
+            final long address = posix.allocate(ibv_comp_channel.sizeof());
+            final Channel channel = new Channel(of, new Events(posix));
+            final MemorySegment struct = struct(address, ibv_comp_channel.sizeof());
+            ibv_comp_channel.context(struct, MemorySegment.ofAddress(context));
+            ibv_comp_channel.fd(struct, channel.events.readEnd);
+            of.users++;
+            channels.put(address, channel);
+            return address;
+        });
+    }
+
+    public void destroyChannel(final long address) {
+        call("destroy a completion channel", () -> {
+            final Channel channel = known(channels, address);
+            if (channel.users != 0) {
+                throw new DeviceException(Posix.EBUSY, "destroy a completion channel that is in use");
+            }
+            channels.remove(address);
+            channel.context.users--;
+            channel.events.close();
+            posix.free(address);
+            return 0;
+        });
+    }
+
+    private static int ringSize(final int entries) {
+        return Integer.highestOneBit(Math.max(1, entries - 1)) * 2;
+    }
+
+    public long createCq(final long context, final int cqe, final long cqContext, final long channel) {
+        return call("create a completion queue", () -> {
+            if (cqe < 1 || cqe > MAX_CQE) {
+                throw new DeviceException(Posix.EINVAL, "create a completion queue of " + cqe + " entries");
+            }
+            final Context of = known(contexts, context);
+            final Channel on = channel == 0 ? null : known(channels, channel);
+            final int size = ringSize(cqe);
+            final long address = posix.allocate(Layouts.CQ_SIZE);
+            final MemorySegment struct = struct(address, ibv_cq.sizeof());
+            ibv_cq.context(struct, MemorySegment.ofAddress(context));
+            ibv_cq.channel(struct, MemorySegment.ofAddress(channel));
+            ibv_cq.cq_context(struct, MemorySegment.ofAddress(cqContext));
+            ibv_cq.cqe(struct, size);
+            Memory.i32(address + Layouts.CQ_MASK, size - 1);
+            Memory.i64(address + Layouts.CQ_ENTRIES, posix.allocate(size * Layouts.WC_SIZE));
+            queues.put(address, new CompletionQueue(address, on == null ? null : on.events, of.async));
+            of.users++;
+            if (on != null) {
+                on.users++;
+                channelOf.put(address, on);
+            }
+            return address;
+        });
+    }
+
+    public void resizeCq(final long cq, final int cqe) {
+        call("resize a completion queue", () -> {
+            known(queues, cq);
+            final int held = Memory.i32(cq + Layouts.CQ_TAIL) - Memory.acquire(cq + Layouts.CQ_HEAD);
+            if (cqe < held || cqe > MAX_CQE) {
+                throw new DeviceException(Posix.EINVAL, "resize a completion queue to " + cqe + " entries");
+            }
+            final int size = ringSize(cqe);
+            final long old = Memory.i64(cq + Layouts.CQ_ENTRIES);
+            host.moveCq(cq, posix.allocate(size * Layouts.WC_SIZE), size - 1);
+            ibv_cq.cqe(struct(cq, ibv_cq.sizeof()), size);
+            posix.free(old);
+            return 0;
+        });
+    }
+
+    public void destroyCq(final long cq) {
+        call("destroy a completion queue", () -> {
+            final CompletionQueue queue = known(queues, cq);
+            if (queue.users != 0) {
+                throw new DeviceException(Posix.EBUSY, "destroy a completion queue that is in use");
+            }
+            queues.remove(cq);
+            final Channel on = channelOf.remove(cq);
+            if (on != null) {
+                on.users--;
+                host.forgetEvents(on.events.readEnd, on.events.writeEnd, cq);
+            }
+            host.forgetEvents(queue.async.readEnd, queue.async.writeEnd, cq);
+            known(contexts, ibv_cq.context(struct(cq, ibv_cq.sizeof())).address()).users--;
+            posix.free(Memory.i64(cq + Layouts.CQ_ENTRIES));
+            posix.free(cq);
+            return 0;
+        });
+    }
+
+    // ---- Queue pairs --------------------------------------------------------------------------------------------
+
+    /** @param init struct ibv_qp_init_attr; its cap is updated */
+    public long createQp(final long pd, final MemorySegment init) {
+        return call("create a queue pair", () -> {
+            final Domain domain = known(domains, pd);
+            final QueuePairObject object = QueuePairObject.create(device, posix, domain.context.async, pd,
+                    struct(init.address(), ibv_qp_init_attr.sizeof()), queues);
+            domain.users++;
+            pairs.put(object.address(), object);
+            return object.address();
+        });
+    }
+
+    public void modifyQp(final long qp, final MemorySegment attr, final int mask) {
+        call("modify a queue pair", () -> {
+            known(pairs, qp).modify(struct(attr.address(), ibv_qp_attr.sizeof()), mask);
+            return 0;
+        });
+    }
+
+    public void queryQp(final long qp, final MemorySegment attr, final MemorySegment init) {
+        call("query a queue pair", () -> {
+            known(pairs, qp).query(struct(attr.address(), ibv_qp_attr.sizeof()),
+                    struct(init.address(), ibv_qp_init_attr.sizeof()));
+            return 0;
+        });
+    }
+
+    public void destroyQp(final long qp) {
+        call("destroy a queue pair", () -> {
+            final QueuePairObject object = known(pairs, qp);
+            pairs.remove(qp);
+            known(domains, object.domain()).users--;
+            object.destroy(host);
+            return 0;
+        });
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.util.ArrayList;
+
+/** The requesters that wait. They are few, and only when something is amiss. */
+final class Timers {
+    private final ArrayList<Requester> waiting = new ArrayList<Requester>();
+
+    void add(final Requester requester) {
+        if (!waiting.contains(requester)) {
+            waiting.add(requester);
+        }
+    }
+
+    void remove(final Requester requester) {
+        waiting.remove(requester);
+    }
+
+    boolean isEmpty() {
+        return waiting.isEmpty();
+    }
+
+    /** Nanoseconds until the first is due; not negative. */
+    long delay(final long now) {
+        long delay = Long.MAX_VALUE;
+        for (int i = 0; i < waiting.size(); i++) {
+            delay = Math.min(delay, waiting.get(i).resumeAt - now);
+        }
+        return Math.max(0, delay);
+    }
+
+    void run(final long now) {
+        for (int i = waiting.size() - 1; i >= 0; i--) {
+            if (i < waiting.size() && waiting.get(i).resumeAt - now <= 0) {
+                waiting.get(i).resume();
+            }
+        }
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.HashMap;
+import java.util.Map;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_cap;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+
+/** A process on the simulated network: its engine, and what its application does. */
+final class SimulatedDevice extends Device {
+    static final long PD = 77;
+    private static final int CQE = 4096;
+
+    final SimulatedNetwork network;
+    final int id;
+    final Events async = new Events(posix);
+    final CompletionQueue queue;
+    private final long cq;
+    private final Map<Long, CompletionQueue> queues = new HashMap<>();
+
+    SimulatedDevice(final SimulatedNetwork network, final int id) {
+        super(new Posix());
+        this.network = network;
+        this.id = id;
+        cq = posix.allocate(Layouts.CQ_SIZE);
+        Memory.i32(cq + Layouts.CQ_MASK, CQE - 1);
+        Memory.i64(cq + Layouts.CQ_ENTRIES, posix.allocate(CQE * Layouts.WC_SIZE));
+        queue = new CompletionQueue(cq, null, async);
+        queues.put(cq, queue);
+    }
+
+    @Override
+    long now() {
+        return network.time;
+    }
+
+    @Override
+    Link connect(final long prefix, final long peer) {
+        return network.connect(this, (int) peer);
+    }
+
+    /** In state RESET. */
+    QueuePairObject create(final boolean signalAll) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment pd = MemorySegment.ofAddress(posix.allocate(64));
+            final MemorySegment init = ibv_qp_init_attr.allocate(arena);
+            final MemorySegment cap = ibv_qp_init_attr.cap(init);
+            ibv_qp_cap.max_send_wr(cap, 32);
+            ibv_qp_cap.max_recv_wr(cap, 32);
+            ibv_qp_cap.max_send_sge(cap, 4);
+            ibv_qp_cap.max_recv_sge(cap, 4);
+            ibv_qp_cap.max_inline_data(cap, 128);
+            ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_RC());
+            ibv_qp_init_attr.sq_sig_all(init, signalAll ? 1 : 0);
+            ibv_qp_init_attr.send_cq(init, MemorySegment.ofAddress(cq));
+            ibv_qp_init_attr.recv_cq(init, MemorySegment.ofAddress(cq));
+            return QueuePairObject.create(this, posix, async, pd.address(), init, queues);
+        }
+    }
+
+    /** Up to RTS. */
+    static void connect(final QueuePairObject from, final SimulatedDevice to, final int number, final int ownPsn,
+            final int peerPsn, final int rnrRetry) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(arena);
+            ibv_qp_attr.qp_state(attr, QueuePair.INIT);
+            ibv_qp_attr.port_num(attr, (byte) 1);
+            ibv_qp_attr.qp_access_flags(attr, 15);
+            from.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PKEY_INDEX() | verbs_h.IBV_QP_PORT()
+                    | verbs_h.IBV_QP_ACCESS_FLAGS());
+            ibv_qp_attr.qp_state(attr, QueuePair.RTR);
+            final MemorySegment ah = ibv_qp_attr.ah_attr(attr);
+            org.shadowverbs.bindings.verbs.ibv_ah_attr.is_global(ah, (byte) 1);
+            org.shadowverbs.bindings.verbs.ibv_ah_attr.port_num(ah, (byte) 1);
+            final MemorySegment gid = org.shadowverbs.bindings.verbs.ibv_global_route.dgid(
+                    org.shadowverbs.bindings.verbs.ibv_ah_attr.grh(ah));
+            gid.set(java.lang.foreign.ValueLayout.JAVA_BYTE, 15, (byte) to.id);
+            ibv_qp_attr.dest_qp_num(attr, number);
+            ibv_qp_attr.rq_psn(attr, peerPsn);
+            ibv_qp_attr.max_dest_rd_atomic(attr, (byte) 4);
+            ibv_qp_attr.min_rnr_timer(attr, (byte) 1);
+            from.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_AV() | verbs_h.IBV_QP_PATH_MTU()
+                    | verbs_h.IBV_QP_DEST_QPN() | verbs_h.IBV_QP_RQ_PSN() | verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC()
+                    | verbs_h.IBV_QP_MIN_RNR_TIMER());
+            ibv_qp_attr.qp_state(attr, QueuePair.RTS);
+            ibv_qp_attr.sq_psn(attr, ownPsn);
+            ibv_qp_attr.max_rd_atomic(attr, (byte) 3);
+            ibv_qp_attr.timeout(attr, (byte) 8);
+            ibv_qp_attr.retry_cnt(attr, (byte) 7);
+            ibv_qp_attr.rnr_retry(attr, (byte) rnrRetry);
+            from.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_TIMEOUT() | verbs_h.IBV_QP_RETRY_CNT()
+                    | verbs_h.IBV_QP_RNR_RETRY() | verbs_h.IBV_QP_SQ_PSN() | verbs_h.IBV_QP_MAX_QP_RD_ATOMIC());
+        }
+    }
+
+    static int number(final QueuePairObject qp) {
+        return Memory.i32(qp.address() + Layouts.QP_BELL);
+    }
+
+    /** As native/src/tcp_post.c does. @return false: the queue is full */
+    boolean post(final QueuePairObject qp, final long wrId, final int opcode, final int flags, final long[] sges,
+            final int[] lengths, final int lkey, final long remote, final int rkey, final long compareAdd,
+            final long swap) {
+        final long ring = qp.address() + Layouts.QP_SEND;
+        final int tail = Memory.i32(qp.address() + Layouts.QP_SEND_TAIL);
+        if (tail - Memory.i32(qp.address() + Layouts.QP_SEND_HEAD) >= Memory.i32(ring + Layouts.RING_MAX)) {
+            return false;
+        }
+        final long at = entry(ring, tail);
+        long length = 0;
+        for (int i = 0; i < sges.length; i++) {
+            if ((flags & 8) != 0) {
+                Memory.copy(sges[i], at + Layouts.SEND_SIZE + length, lengths[i]);
+            } else {
+                sge(at + Layouts.SEND_SIZE, i, sges[i], lengths[i], lkey);
+            }
+            length += lengths[i];
+        }
+        Memory.i64(at + Layouts.SEND_WR_ID, wrId);
+        Memory.i32(at + Layouts.SEND_OPCODE, opcode);
+        Memory.i32(at + Layouts.SEND_FLAGS, flags);
+        Memory.i32(at + Layouts.SEND_NUM_SGE, (flags & 8) != 0 ? 0 : sges.length);
+        Memory.i32(at + Layouts.SEND_IMM, (int) wrId);
+        Memory.i64(at + Layouts.SEND_LENGTH, length);
+        Memory.i64(at + Layouts.SEND_REMOTE, remote);
+        Memory.i32(at + Layouts.SEND_RKEY, rkey);
+        Memory.i64(at + Layouts.SEND_COMPARE, compareAdd);
+        Memory.i64(at + Layouts.SEND_SWAP, swap);
+        Memory.release(qp.address() + Layouts.QP_SEND_TAIL, tail + 1);
+        queuePair(number(qp)).rung();
+        return true;
+    }
+
+    boolean receive(final QueuePairObject qp, final long wrId, final long address, final int length, final int lkey) {
+        final long ring = qp.address() + Layouts.QP_RECV;
+        final int tail = Memory.i32(qp.address() + Layouts.QP_RECV_TAIL);
+        if (tail - Memory.i32(qp.address() + Layouts.QP_RECV_HEAD) >= Memory.i32(ring + Layouts.RING_MAX)) {
+            return false;
+        }
+        final long at = entry(ring, tail);
+        Memory.i64(at + Layouts.RECV_WR_ID, wrId);
+        Memory.i32(at + Layouts.RECV_NUM_SGE, 1);
+        sge(at + Layouts.RECV_SIZE, 0, address, length, lkey);
+        Memory.release(qp.address() + Layouts.QP_RECV_TAIL, tail + 1);
+        if (Memory.i32(qp.address() + Layouts.QP_RECV_WANTED) != 0) {
+            queuePair(number(qp)).rung();
+        }
+        return true;
+    }
+
+    private static long entry(final long ring, final int index) {
+        return Memory.i64(ring + Layouts.RING_ENTRIES)
+                + (long) (index & Memory.i32(ring + Layouts.RING_MASK)) * Memory.i32(ring + Layouts.RING_STRIDE);
+    }
+
+    private static void sge(final long list, final int n, final long address, final int length, final int lkey) {
+        final long at = list + n * Layouts.SGE_SIZE;
+        Memory.i64(at + Layouts.SGE_ADDR, address);
+        Memory.i32(at + Layouts.SGE_LENGTH, length);
+        Memory.i32(at + Layouts.SGE_LKEY, lkey);
+    }
+
+    /** The next completion's address, valid until 4,095 others have come; 0: none. */
+    long poll() {
+        final int head = Memory.i32(cq + Layouts.CQ_HEAD);
+        if (head == Memory.i32(cq + Layouts.CQ_TAIL)) {
+            return 0;
+        }
+        Memory.i32(cq + Layouts.CQ_HEAD, head + 1);
+        return Memory.i64(cq + Layouts.CQ_ENTRIES) + (head & CQE - 1) * Layouts.WC_SIZE;
+    }
+}

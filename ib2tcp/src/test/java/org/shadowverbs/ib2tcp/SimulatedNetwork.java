@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import java.io.ByteArrayOutputStream;
+import java.util.ArrayList;
+import java.util.Random;
+
+/** Links that deliver bytes in pieces of random size, and break when told to, with what is under way. */
+final class SimulatedNetwork {
+    final Random random;
+    final ArrayList<SimulatedDevice> devices = new ArrayList<>();
+    private final ArrayList<End> ends = new ArrayList<>();
+    long time;
+
+    SimulatedNetwork(final long seed) {
+        random = new Random(seed);
+    }
+
+    SimulatedDevice device() {
+        final SimulatedDevice device = new SimulatedDevice(this, devices.size() + 1);
+        devices.add(device);
+        return device;
+    }
+
+    Link connect(final SimulatedDevice from, final int to) {
+        if (to < 1 || to > devices.size()) {
+            return null;
+        }
+        final End near = new End(from, to);
+        final End far = new End(devices.get(to - 1), from.id);
+        near.other = far;
+        far.other = near;
+        ends.add(near);
+        ends.add(far);
+        from.links.add(near);
+        far.device.links.add(far);
+        return near;
+    }
+
+    /** One end writes, or one reads. @return false: nothing is under way */
+    boolean step() throws ProtocolException {
+        time += 1000;
+        for (final SimulatedDevice device : devices) {
+            device.timers.run(time);
+        }
+        final int first = ends.isEmpty() ? 0 : random.nextInt(ends.size());
+        for (int i = 0; i < ends.size(); i++) {
+            final End end = ends.get((first + i) % ends.size());
+            if (end.read() || end.write()) {
+                return true;
+            }
+        }
+        for (final End end : ends) {
+            if (end.taken < end.arriving.size()) {
+                return true; // it did not want to read this time
+            }
+        }
+        for (final SimulatedDevice device : devices) {
+            if (!device.timers.isEmpty()) {
+                time += device.timers.delay(time);
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Breaks a link: what was written and not read is lost. */
+    void cut() {
+        if (!ends.isEmpty()) {
+            final End end = ends.get(random.nextInt(ends.size()));
+            ends.remove(end);
+            ends.remove(end.other);
+            end.device.lost(end);
+            end.other.device.lost(end.other);
+        }
+    }
+
+    private final class End extends Link {
+        private End other;
+        /** Written by the other end. */
+        private final ByteArrayOutputStream arriving = new ByteArrayOutputStream();
+        private int taken;
+
+        End(final SimulatedDevice device, final int peer) {
+            super(device);
+            peerPrefix = 0;
+            peerId = peer;
+        }
+
+        @Override
+        void wake() {
+            // Every end is looked at in every step.
+        }
+
+        boolean write() {
+            if (batch.isEmpty() && !fill()) {
+                return false;
+            }
+            final Vectors vectors = batch.vectors();
+            long left = 1 + random.nextInt((int) Math.min(vectors.bytes(), 1 + random.nextInt(200_000)));
+            while (left > 0) {
+                final int part = (int) Math.min(left, vectors.length(0));
+                other.arriving.writeBytes(Memory.bytes(vectors.address(0), part));
+                vectors.advance(part);
+                left -= part;
+            }
+            if (batch.isEmpty()) {
+                batch.clear();
+            }
+            return true;
+        }
+
+        boolean read() throws ProtocolException {
+            if (taken == arriving.size() || random.nextInt(3) == 0) {
+                return false;
+            }
+            final byte[] all = arriving.toByteArray();
+            final int part = 1 + random.nextInt(Math.min(all.length - taken, Inbound.STAGING));
+            final byte[] piece = java.util.Arrays.copyOfRange(all, taken, taken + part);
+            int done = 0;
+            while (done < part) {
+                if (inbound.direct() && random.nextBoolean()) {
+                    inbound.openTarget();
+                    final int n = (int) Math.min(part - done, inbound.target.bytes());
+                    scatter(inbound.target, piece, done, n);
+                    inbound.readDirectly(n);
+                    done += n;
+                } else {
+                    final long to = inbound.space();
+                    final int n = Math.min(part - done, inbound.room());
+                    Memory.put(to, java.util.Arrays.copyOfRange(piece, done, done + n));
+                    inbound.read(n);
+                    done += n;
+                }
+            }
+            taken += part;
+            if (taken == all.length) {
+                arriving.reset();
+                taken = 0;
+            }
+            return true;
+        }
+
+        private void scatter(final Vectors to, final byte[] from, final int start, final int count) {
+            int at = start;
+            for (int i = 0; at < start + count; i++) {
+                final int part = (int) Math.min(start + count - at, to.length(i));
+                Memory.put(to.address(i), java.util.Arrays.copyOfRange(from, at, at + part));
+                at += part;
+            }
+        }
+    }
+}

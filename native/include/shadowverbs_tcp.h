@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The boundary between the two halves of ib2tcp, the verbs device over TCP: the operations that a verbs program reaches
+ * through its context (C, tcp_*.c: they write requests into rings and read completions out of them) and the protocol
+ * engine (Java, module ib2tcp, one progress thread). jextract turns this file into org.shadowverbs.bindings.tcp.
+ *
+ * Every structure here is made and freed by the engine, in memory that both see. Each field is written by one side only,
+ * as its comment says: (P) by who posts or polls, under the lock that the library above holds for the queue; (E) by the
+ * engine; (I) once, before the object is known to the other side. Indices run freely, modulo 2^32; an entry's place in its
+ * ring is index & mask. The writer fills an entry, then stores the index with release order.
+ */
+#ifndef SHADOWVERBS_TCP_H
+#define SHADOWVERBS_TCP_H
+
+#include <stdint.h>
+#include <infiniband/verbs.h>
+
+#define SV_TCP_QP_LIMIT 65536
+/* The lkey of the preload library's own buffers (landings): any memory of this process, local access only. */
+#define SV_TCP_LANDING_KEY 0xffffff01
+
+/* A send request; its SGEs or its inline payload follow it. */
+struct sv_tcp_send {
+	uint64_t wr_id;
+	uint32_t opcode;		/* enum ibv_wr_opcode */
+	uint32_t flags;			/* enum ibv_send_flags */
+	uint32_t num_sge;		/* 0 with an inline payload */
+	uint32_t imm;			/* in network order, as the application gave it */
+	uint64_t length;		/* of the message */
+	uint64_t remote_addr;
+	uint64_t compare_add;
+	uint64_t swap;
+	uint32_t rkey;
+	uint32_t reserved;
+};
+
+/* A receive request; its SGEs follow it. */
+struct sv_tcp_recv {
+	uint64_t wr_id;
+	uint32_t num_sge;
+	uint32_t reserved;
+};
+
+struct sv_tcp_ring {
+	uint64_t entries;		/* (I) address of the first */
+	uint32_t stride;		/* (I) bytes from one entry to the next */
+	uint32_t mask;			/* (I) entries less one */
+	uint32_t max;			/* (I) requests that it takes: max_send_wr, max_recv_wr */
+	uint32_t max_sge;		/* (I) */
+	uint32_t max_inline;		/* (I) bytes */
+	uint32_t reserved;
+};
+
+struct sv_tcp_qp {
+	struct ibv_qp v;		/* (I), state (E) */
+	struct sv_tcp_ring send __attribute__((aligned(64)));
+	struct sv_tcp_ring recv;
+	uint32_t bell;			/* (I) this QP's bit in the doorbell */
+	uint32_t send_tail __attribute__((aligned(64)));	/* (P) requests posted */
+	uint32_t recv_tail __attribute__((aligned(64)));	/* (P) */
+	uint32_t fail_asked;		/* (P) the engine is to put the QP into the error state */
+	uint32_t send_head __attribute__((aligned(64)));	/* (E) requests completed: their places are free */
+	uint32_t recv_head;		/* (E) */
+	uint32_t recv_wanted;		/* (E) the engine is to be told of the next receive */
+};
+
+struct sv_tcp_cq {
+	struct ibv_cq v;		/* (I) */
+	uint32_t lock __attribute__((aligned(64)));	/* of who polls and who resizes */
+	uint32_t mask;			/* of the ring; changes under the lock */
+	uint64_t entries;		/* address of struct ibv_wc[mask + 1]; changes under the lock */
+	uint32_t head;			/* (P) completions taken */
+	uint32_t idle;			/* (P) polls in a row that found nothing */
+	uint32_t tail __attribute__((aligned(64)));	/* (E) completions put in */
+	uint32_t armed;			/* enum sv_tcp_armed: set by (P), taken by (E) */
+};
+
+enum sv_tcp_armed {
+	SV_TCP_ARMED_NOT,
+	SV_TCP_ARMED_SOLICITED,
+	SV_TCP_ARMED_ANY
+};
+
+/* What is read from the pipe that is a channel's fd (a CQ) or a context's async_fd (an event and what it concerns). */
+struct sv_tcp_event {
+	uint64_t object;		/* address of the real struct ibv_cq or ibv_qp, or a port number */
+	uint32_t type;			/* enum ibv_event_type; 0 on a channel */
+	uint32_t reserved;
+};
+
+/* One for the process. A bit is set by who posts and taken by the engine. */
+struct sv_tcp_doorbell {
+	uint32_t sleeping;		/* (E) wake_fd is to be written after a bit was set */
+	int32_t wake_fd;		/* (E) an eventfd */
+	uint64_t due[SV_TCP_QP_LIMIT / 64];
+};
+
+struct sv_tcp_doorbell *sv_tcp_doorbell(void);
+/* The device of this process; its node_guid is the host's. */
+struct ibv_device *sv_tcp_device(void);
+/* Installs the operations in a context that the engine has made. */
+void sv_tcp_context_init(struct ibv_context *context);
+/* Gives a CQ another ring, with what is in the old one; called by the engine alone. */
+void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask);
+/* Takes the events of an object that is about to end out of a pipe. */
+void sv_tcp_forget_events(int read_fd, int write_fd, const void *object);
+
+/* From here on the library behind the preload is ib2tcp (on != 0) or libibverbs; gate closed, or no device yet open. */
+void sv_tcp_select(int on);
+/* Is it ib2tcp? */
+int sv_tcp_selected(void);
+
+#endif

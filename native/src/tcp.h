@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ib2tcp's operations and functions, in place of a provider's and of libibverbs'. */
+#ifndef SV_TCP_H
+#define SV_TCP_H
+
+#include "base.h"
+
+#pragma GCC visibility push(default)
+#include "shadowverbs_tcp.h"
+#pragma GCC visibility pop
+
+struct sv_real_functions;
+
+int sv_tcp_post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int sv_tcp_post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc);
+int sv_tcp_req_notify_cq(struct ibv_cq *v, int solicited_only);
+/* Puts a QP into the error state, soon. */
+void sv_tcp_fail(struct ibv_qp *v);
+
+/* Puts ib2tcp's functions in place of those of libibverbs that the preload library calls with real objects. */
+void sv_tcp_functions(struct sv_real_functions *functions);
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ib2tcp's side of the application: requests into the rings, completions out of them. No system call but a wake-up. */
+#include "tcp.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#define OPCODES (1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM | 1u << IBV_WR_SEND | \
+		 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP | \
+		 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
+#define OPCODES_ATOMIC (1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
+#define OPCODES_READING (OPCODES_ATOMIC | 1u << IBV_WR_RDMA_READ)
+/* Polls that find nothing before the CPU is offered to others: the engine may be waiting for it. */
+#define IDLE_POLLS 64
+
+static struct sv_tcp_doorbell doorbell;
+
+struct sv_tcp_doorbell *sv_tcp_doorbell(void)
+{
+	return &doorbell;
+}
+
+/* After the index is stored: the atomic OR is the fence between that store and the load of `sleeping`. */
+static void ring_bell(const struct sv_tcp_qp *qp)
+{
+	uint64_t one = 1;
+
+	__atomic_or_fetch(&doorbell.due[qp->bell / 64], 1ull << qp->bell % 64, __ATOMIC_SEQ_CST);
+	if (unlikely(__atomic_load_n(&doorbell.sleeping, __ATOMIC_SEQ_CST))) {
+		int saved = errno;
+
+		(void)!write(sv_load(&doorbell.wake_fd), &one, sizeof(one));
+		errno = saved;
+	}
+}
+
+/* Writes one request; returns 0 or an errno value, then nothing has changed. */
+static int put_send(struct sv_tcp_qp *qp, uint32_t tail, const struct ibv_send_wr *wr)
+{
+	struct sv_tcp_send *to = (void *)(qp->send.entries + (uint64_t)(tail & qp->send.mask) * qp->send.stride);
+	struct ibv_sge *sges = (struct ibv_sge *)(to + 1);
+	uint32_t flags = wr->send_flags;
+	uint64_t length = 0;
+
+	if (unlikely(tail - sv_load_acquire(&qp->send_head) >= qp->send.max))
+		return ENOMEM;
+	if (unlikely((uint32_t)wr->opcode > 31 || !(OPCODES >> wr->opcode & 1)))
+		return EINVAL;
+	if (unlikely((uint32_t)wr->num_sge > qp->send.max_sge && !(flags & IBV_SEND_INLINE)))
+		return EINVAL;
+	if (flags & IBV_SEND_INLINE) {
+		char *payload = (char *)sges;
+
+		if (OPCODES_READING >> wr->opcode & 1)
+			return EINVAL;
+		for (int i = 0; i < wr->num_sge; i++) {
+			if (length + wr->sg_list[i].length > qp->send.max_inline)
+				return EINVAL;
+			memcpy(payload + length, (void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+			length += wr->sg_list[i].length;
+		}
+		to->num_sge = 0;
+	} else {
+		for (int i = 0; i < wr->num_sge; i++) {
+			sges[i] = wr->sg_list[i];
+			length += sges[i].length;
+		}
+		to->num_sge = wr->num_sge;
+	}
+	to->wr_id = wr->wr_id;
+	to->opcode = wr->opcode;
+	to->flags = flags;
+	to->imm = wr->imm_data;
+	to->length = length;
+	if (OPCODES_ATOMIC >> wr->opcode & 1) {
+		to->remote_addr = wr->wr.atomic.remote_addr;
+		to->compare_add = wr->wr.atomic.compare_add;
+		to->swap = wr->wr.atomic.swap;
+		to->rkey = wr->wr.atomic.rkey;
+	} else {
+		to->remote_addr = wr->wr.rdma.remote_addr;
+		to->rkey = wr->wr.rdma.rkey;
+	}
+	return 0;
+}
+
+int sv_tcp_post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct sv_tcp_qp *qp = sv_container_of(v, struct sv_tcp_qp, v);
+	uint32_t tail = qp->send_tail;
+	int err = 0;
+
+	for (; wr && !(err = put_send(qp, tail, wr)); wr = wr->next)
+		tail++;
+	if (err)
+		*bad = wr;
+	if (tail != qp->send_tail) {
+		sv_store_release(&qp->send_tail, tail);
+		ring_bell(qp);
+	}
+	return err;
+}
+
+static int put_recv(struct sv_tcp_qp *qp, uint32_t tail, const struct ibv_recv_wr *wr)
+{
+	struct sv_tcp_recv *to = (void *)(qp->recv.entries + (uint64_t)(tail & qp->recv.mask) * qp->recv.stride);
+	struct ibv_sge *sges = (struct ibv_sge *)(to + 1);
+
+	if (unlikely(tail - sv_load_acquire(&qp->recv_head) >= qp->recv.max))
+		return ENOMEM;
+	if (unlikely((uint32_t)wr->num_sge > qp->recv.max_sge))
+		return EINVAL;
+	to->wr_id = wr->wr_id;
+	to->num_sge = wr->num_sge;
+	for (int i = 0; i < wr->num_sge; i++)
+		sges[i] = wr->sg_list[i];
+	return 0;
+}
+
+int sv_tcp_post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct sv_tcp_qp *qp = sv_container_of(v, struct sv_tcp_qp, v);
+	uint32_t tail = qp->recv_tail;
+	int err = 0;
+
+	for (; wr && !(err = put_recv(qp, tail, wr)); wr = wr->next)
+		tail++;
+	if (err)
+		*bad = wr;
+	if (tail != qp->recv_tail) {
+		__atomic_store_n(&qp->recv_tail, tail, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&qp->recv_wanted, __ATOMIC_SEQ_CST))
+			ring_bell(qp);
+	}
+	return err;
+}
+
+void sv_tcp_fail(struct ibv_qp *v)
+{
+	struct sv_tcp_qp *qp = sv_container_of(v, struct sv_tcp_qp, v);
+
+	sv_store_release(&qp->fail_asked, 1);
+	ring_bell(qp);
+}
+
+static void lock(struct sv_tcp_cq *cq)
+{
+	while (unlikely(__atomic_exchange_n(&cq->lock, 1, __ATOMIC_ACQUIRE)))
+		sched_yield();
+}
+
+static void unlock(struct sv_tcp_cq *cq)
+{
+	sv_store_release(&cq->lock, 0);
+}
+
+int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc)
+{
+	struct sv_tcp_cq *cq = sv_container_of(v, struct sv_tcp_cq, v);
+	uint32_t head = cq->head, tail = sv_load_acquire(&cq->tail);
+	int given = 0;
+
+	if (head == tail) {
+		if (++cq->idle >= IDLE_POLLS)
+			sched_yield();
+		return 0;
+	}
+	cq->idle = 0;
+	lock(cq);
+	while (given < count && head != tail)
+		wc[given++] = ((const struct ibv_wc *)cq->entries)[head++ & cq->mask];
+	sv_store_release(&cq->head, head);
+	unlock(cq);
+	return given;
+}
+
+int sv_tcp_req_notify_cq(struct ibv_cq *v, int solicited_only)
+{
+	struct sv_tcp_cq *cq = sv_container_of(v, struct sv_tcp_cq, v);
+	uint32_t armed = SV_TCP_ARMED_NOT;
+
+	if (!solicited_only)
+		__atomic_store_n(&cq->armed, SV_TCP_ARMED_ANY, __ATOMIC_SEQ_CST);
+	else	/* a request for any completion stays what it is */
+		sv_cas(&cq->armed, &armed, SV_TCP_ARMED_SOLICITED);
+	return 0;
+}
+
+void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask)
+{
+	lock(cq);
+	for (uint32_t i = sv_load(&cq->head); i != cq->tail; i++)
+		entries[i & mask] = ((const struct ibv_wc *)cq->entries)[i & cq->mask];
+	cq->entries = (uintptr_t)entries;
+	cq->mask = mask;
+	unlock(cq);
+}

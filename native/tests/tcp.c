@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ib2tcp's side of the application: what posts write into the rings, what polls read, when the engine is woken. */
+#include "test.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+
+#include "shadowverbs_tcp.h"
+
+#define ENTRIES 4
+#define STRIDE 128
+
+struct world {
+	struct ibv_context context;
+	struct sv_tcp_qp qp;
+	struct sv_tcp_cq cq;
+	char send[ENTRIES * STRIDE], recv[ENTRIES * STRIDE];
+	struct ibv_wc completions[ENTRIES];
+	char payload[64];
+};
+
+static struct world *make_world(void)
+{
+	struct world *w = aligned_alloc(64, (sizeof(*w) + 63) / 64 * 64);
+
+	memset(w, 0, sizeof(*w));
+	sv_tcp_context_init(&w->context);
+	w->qp.v.context = w->cq.v.context = &w->context;
+	w->qp.send = (struct sv_tcp_ring){ (uintptr_t)w->send, STRIDE, ENTRIES - 1, ENTRIES - 1, 2, 32, 0 };
+	w->qp.recv = (struct sv_tcp_ring){ (uintptr_t)w->recv, STRIDE, ENTRIES - 1, ENTRIES - 1, 2, 0, 0 };
+	w->qp.bell = 70;
+	w->cq.mask = ENTRIES - 1;
+	w->cq.entries = (uintptr_t)w->completions;
+	memset(sv_tcp_doorbell(), 0, sizeof(struct sv_tcp_doorbell));
+	return w;
+}
+
+static struct sv_tcp_send *sent(struct world *w, uint32_t index)
+{
+	return (struct sv_tcp_send *)(w->send + index % ENTRIES * STRIDE);
+}
+
+static int post(struct world *w, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	return w->context.ops.post_send(&w->qp.v, wr, bad);
+}
+
+static void test_a_request_is_written_whole(void)
+{
+	struct world *w = make_world();
+	struct ibv_sge sges[2] = { { 0x1000, 10, 5 }, { 0x2000, 20, 6 } };
+	struct ibv_send_wr wr = { .wr_id = 7, .sg_list = sges, .num_sge = 2, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+				  .send_flags = IBV_SEND_SIGNALED, .imm_data = 99,
+				  .wr.rdma = { .remote_addr = 0x123456789, .rkey = 42 } }, *bad = NULL;
+
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	CHECK_EQUAL(w->qp.send_tail, 1);
+	CHECK_EQUAL(sent(w, 0)->wr_id, 7);
+	CHECK_EQUAL(sent(w, 0)->opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	CHECK_EQUAL(sent(w, 0)->length, 30);
+	CHECK_EQUAL(sent(w, 0)->imm, 99);
+	CHECK_EQUAL(sent(w, 0)->remote_addr, 0x123456789);
+	CHECK_EQUAL(sent(w, 0)->rkey, 42);
+	CHECK(!memcmp(sent(w, 0) + 1, sges, sizeof(sges)));
+	CHECK_EQUAL(sv_tcp_doorbell()->due[1], 1ull << 6);
+	free(w);
+}
+
+static void test_inline_payload_is_captured(void)
+{
+	struct world *w = make_world();
+	char one[] = "first ", two[] = "second";
+	struct ibv_sge sges[2] = { { (uintptr_t)one, 6, 0 }, { (uintptr_t)two, 6, 0 } };
+	struct ibv_send_wr wr = { .sg_list = sges, .num_sge = 2, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_INLINE },
+			   *bad = NULL;
+
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	memset(one, 'x', sizeof(one));
+	CHECK_EQUAL(sent(w, 0)->length, 12);
+	CHECK_EQUAL(sent(w, 0)->num_sge, 0);
+	CHECK(!memcmp(sent(w, 0) + 1, "first second", 12));
+	sges[0].length = 33;
+	CHECK_EQUAL(post(w, &wr, &bad), EINVAL);
+	CHECK(bad == &wr);
+	CHECK_EQUAL(w->qp.send_tail, 1);
+	sges[0].length = 6;
+	wr.opcode = IBV_WR_RDMA_READ;
+	CHECK_EQUAL(post(w, &wr, &bad), EINVAL);
+	free(w);
+}
+
+static void test_a_full_queue_refuses_and_names_the_request(void)
+{
+	struct world *w = make_world();
+	struct ibv_send_wr wrs[4], *bad = NULL;
+
+	memset(wrs, 0, sizeof(wrs));
+	for (int i = 0; i < 4; i++) {
+		wrs[i].opcode = IBV_WR_SEND;
+		wrs[i].next = i < 3 ? &wrs[i + 1] : NULL;
+	}
+	CHECK_EQUAL(post(w, wrs, &bad), ENOMEM);
+	CHECK(bad == &wrs[3]);
+	CHECK_EQUAL(w->qp.send_tail, 3);
+	w->qp.send_head = 1;
+	CHECK_EQUAL(post(w, &wrs[3], &bad), 0);
+	CHECK_EQUAL(w->qp.send_tail, 4);
+	wrs[3].opcode = IBV_WR_BIND_MW;
+	w->qp.send_head = 4;
+	CHECK_EQUAL(post(w, &wrs[3], &bad), EINVAL);
+	free(w);
+}
+
+static void test_a_sleeping_engine_is_woken_once_a_post(void)
+{
+	struct world *w = make_world();
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
+	struct ibv_recv_wr recv = { .wr_id = 3 }, *bad_recv;
+	uint64_t count;
+	int fd = eventfd(0, EFD_NONBLOCK);
+
+	sv_tcp_doorbell()->wake_fd = fd;
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	CHECK(read(fd, &count, sizeof(count)) < 0);
+	sv_tcp_doorbell()->sleeping = 1;
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	CHECK_EQUAL(read(fd, &count, sizeof(count)), sizeof(count));
+	/* A receive concerns the engine only when it has asked for it. */
+	memset(sv_tcp_doorbell()->due, 0, sizeof(sv_tcp_doorbell()->due));
+	CHECK_EQUAL(w->context.ops.post_recv(&w->qp.v, &recv, &bad_recv), 0);
+	CHECK_EQUAL(sv_tcp_doorbell()->due[1], 0);
+	w->qp.recv_wanted = 1;
+	CHECK_EQUAL(w->context.ops.post_recv(&w->qp.v, &recv, &bad_recv), 0);
+	CHECK_EQUAL(sv_tcp_doorbell()->due[1], 1ull << 6);
+	CHECK_EQUAL(((struct sv_tcp_recv *)w->recv)->wr_id, 3);
+	close(fd);
+	free(w);
+}
+
+static void test_completions_come_in_order_from_either_ring(void)
+{
+	struct world *w = make_world();
+	struct ibv_wc more[8], wc[4];
+
+	CHECK_EQUAL(w->context.ops.poll_cq(&w->cq.v, 4, wc), 0);
+	w->cq.head = w->cq.tail = 2;
+	for (int i = 0; i < 4; i++)
+		w->completions[w->cq.tail++ & w->cq.mask].wr_id = i;
+	CHECK_EQUAL(w->context.ops.poll_cq(&w->cq.v, 1, wc), 1);
+	CHECK_EQUAL(wc[0].wr_id, 0);
+	sv_tcp_cq_move(&w->cq, more, 7);
+	more[w->cq.tail++ & 7].wr_id = 4;
+	CHECK_EQUAL(w->context.ops.poll_cq(&w->cq.v, 4, wc), 4);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQUAL(wc[i].wr_id, i + 1);
+	CHECK_EQUAL(w->context.ops.req_notify_cq(&w->cq.v, 1), 0);
+	CHECK_EQUAL(w->cq.armed, SV_TCP_ARMED_SOLICITED);
+	w->context.ops.req_notify_cq(&w->cq.v, 0);
+	w->context.ops.req_notify_cq(&w->cq.v, 1);
+	CHECK_EQUAL(w->cq.armed, SV_TCP_ARMED_ANY);
+	free(w);
+}
+
+static void test_events_of_what_ends_are_taken_out(void)
+{
+	struct sv_tcp_event event = { .object = 1 };
+	int ends[2];
+
+	CHECK_EQUAL(pipe2(ends, O_NONBLOCK), 0);
+	for (int i = 1; i <= 5; i++) {
+		event.object = i == 2 || i == 5 ? 77 : i;
+		CHECK_EQUAL(write(ends[1], &event, sizeof(event)), sizeof(event));
+	}
+	sv_tcp_forget_events(ends[0], ends[1], (void *)77);
+	for (int i = 1; i <= 4; i++) {
+		if (i == 2)
+			continue;
+		CHECK_EQUAL(read(ends[0], &event, sizeof(event)), sizeof(event));
+		CHECK_EQUAL(event.object, i);
+	}
+	CHECK(read(ends[0], &event, sizeof(event)) < 0);
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* Which library is behind the preload library changes at a restart, and back. */
+static void test_the_device_list_follows_the_selection(void)
+{
+	struct ibv_device **list;
+	int count;
+
+	CHECK(!sv_tcp_selected());
+	sv_tcp_select(1);
+	CHECK(sv_tcp_selected());
+	list = ibv_get_device_list(&count);
+	CHECK_EQUAL(count, 1);
+	CHECK(!strcmp(ibv_get_device_name(list[0]), "tcp0"));
+	CHECK(sv_device_real(list[0]) == sv_tcp_device());
+	ibv_free_device_list(list);
+	sv_tcp_select(0);
+	list = ibv_get_device_list(&count);
+	CHECK(strcmp(ibv_get_device_name(list[0]), "tcp0"));
+	ibv_free_device_list(list);
+}
+
+static void test_a_queue_pair_that_is_to_fail_tells_the_engine(void)
+{
+	struct world *w = make_world();
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	sv_tcp_select(1);
+	CHECK_EQUAL(ibv_modify_qp(&w->qp.v, &attr, IBV_QP_STATE), 0);
+	CHECK_EQUAL(w->qp.fail_asked, 1);
+	CHECK_EQUAL(sv_tcp_doorbell()->due[1], 1ull << 6);
+	attr.qp_state = IBV_QPS_RTS;
+	CHECK_EQUAL(ibv_modify_qp(&w->qp.v, &attr, IBV_QP_STATE), EINVAL);
+	sv_tcp_select(0);
+	free(w);
+}
+
+int main(void)
+{
+	RUN(test_a_queue_pair_that_is_to_fail_tells_the_engine);
+	RUN(test_a_request_is_written_whole);
+	RUN(test_inline_payload_is_captured);
+	RUN(test_a_full_queue_refuses_and_names_the_request);
+	RUN(test_a_sleeping_engine_is_woken_once_a_post);
+	RUN(test_completions_come_in_order_from_either_ring);
+	RUN(test_events_of_what_ends_are_taken_out);
+	RUN(test_the_device_list_follows_the_selection);
+	return 0;
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_gid_entry;
+import org.shadowverbs.bindings.verbs.ibv_mr;
+import org.shadowverbs.bindings.verbs.ibv_port_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.ib2tcp.DeviceException;
+import org.shadowverbs.ib2tcp.Host;
+import org.shadowverbs.ib2tcp.Settings;
+import org.shadowverbs.ib2tcp.TcpVerbs;
+import org.shadowverbs.ids.Gid;
+
+/** The verbs device over TCP: real objects are those of the module ib2tcp. It has one device with one port and one GID. */
+final class Ib2TcpBackend implements Backend {
+    static final String NAME = "ib2tcp";
+
+    private static final String DEVICE = "tcp0";
+    private static final int GIDS = 1;
+    private static final int DEFAULT_PKEY = 0xffff;
+    private static final int WIDTH_4X = 2;
+    private static final int LINK_UP = 5;
+
+    private final Host host;
+    private final TcpVerbs verbs;
+
+    Ib2TcpBackend(final Native library) {
+        host = new TcpHost(library);
+        verbs = new TcpVerbs(host, Settings.of(System.getenv()));
+    }
+
+    /** A control verb that gives an object. */
+    private interface Making {
+        long run();
+    }
+
+    private interface Doing {
+        void run();
+    }
+
+    private static long made(final Making verb) {
+        try {
+            return verb.run();
+        } catch (DeviceException e) {
+            throw new VerbsException(e.errno());
+        }
+    }
+
+    private static int err(final Doing verb) {
+        try {
+            verb.run();
+            return 0;
+        } catch (DeviceException e) {
+            return e.errno();
+        }
+    }
+
+    @Override
+    public String name() {
+        return NAME;
+    }
+
+    @Override
+    public long[] devices() {
+        return new long[] {host.device()};
+    }
+
+    @Override
+    public String deviceName(final long device) {
+        return DEVICE;
+    }
+
+    @Override
+    public long openDevice(final long device) {
+        return made(verbs::openDevice);
+    }
+
+    @Override
+    public int closeDevice(final long context) {
+        return err(() -> verbs.closeDevice(context));
+    }
+
+    @Override
+    public int queryDevice(final long context, final MemorySegment attr) {
+        attr.fill((byte) 0);
+        ibv_device_attr.fw_ver(attr).setString(0, "1");
+        ibv_device_attr.node_guid(attr, verbs.gidInterface());
+        ibv_device_attr.sys_image_guid(attr, verbs.gidInterface());
+        ibv_device_attr.max_mr_size(attr, Long.MAX_VALUE);
+        ibv_device_attr.page_size_cap(attr, 0xfffff000L);
+        ibv_device_attr.max_qp(attr, TcpVerbs.MAX_QP - 2);
+        ibv_device_attr.max_qp_wr(attr, TcpVerbs.MAX_WR);
+        ibv_device_attr.max_sge(attr, TcpVerbs.MAX_SGE);
+        ibv_device_attr.max_cq(attr, TcpVerbs.MAX_QP);
+        ibv_device_attr.max_cqe(attr, TcpVerbs.MAX_CQE - Cq.ROOM);
+        ibv_device_attr.max_mr(attr, (1 << 24) - 1);
+        ibv_device_attr.max_pd(attr, TcpVerbs.MAX_QP);
+        ibv_device_attr.max_qp_rd_atom(attr, TcpVerbs.MAX_READS);
+        ibv_device_attr.max_qp_init_rd_atom(attr, TcpVerbs.MAX_READS);
+        ibv_device_attr.max_res_rd_atom(attr, TcpVerbs.MAX_READS * TcpVerbs.MAX_QP);
+        ibv_device_attr.atomic_cap(attr, verbs_h.IBV_ATOMIC_GLOB());
+        ibv_device_attr.max_pkeys(attr, (short) 1);
+        ibv_device_attr.phys_port_cnt(attr, (byte) 1);
+        return 0;
+    }
+
+    @Override
+    public int queryDeviceEx(final long context, final MemorySegment attr) {
+        attr.fill((byte) 0);
+        return queryDevice(context, ibv_device_attr_ex.orig_attr(attr));
+    }
+
+    @Override
+    public int queryPort(final long context, final int port, final MemorySegment attr) {
+        if (port != 1) {
+            return VerbsErrno.EINVAL;
+        }
+        attr.fill((byte) 0);
+        ibv_port_attr.state(attr, verbs_h.IBV_PORT_ACTIVE());
+        ibv_port_attr.max_mtu(attr, verbs_h.IBV_MTU_4096());
+        ibv_port_attr.active_mtu(attr, verbs_h.IBV_MTU_4096());
+        ibv_port_attr.gid_tbl_len(attr, GIDS);
+        ibv_port_attr.max_msg_sz(attr, 1 << 30);
+        ibv_port_attr.pkey_tbl_len(attr, (short) 1);
+        ibv_port_attr.active_width(attr, (byte) WIDTH_4X);
+        ibv_port_attr.active_speed(attr, (byte) 1);
+        ibv_port_attr.phys_state(attr, (byte) LINK_UP);
+        ibv_port_attr.link_layer(attr, (byte) verbs_h.IBV_LINK_LAYER_ETHERNET());
+        return 0;
+    }
+
+    private Gid gid() {
+        return new Gid(verbs.gidPrefix(), verbs.gidInterface());
+    }
+
+    @Override
+    public int queryGid(final long context, final int port, final int index, final MemorySegment gid) {
+        if (port != 1 || index < 0 || index >= GIDS) {
+            return VerbsErrno.EINVAL;
+        }
+        Structs.gid(gid, gid());
+        return 0;
+    }
+
+    @Override
+    public int queryGidEx(final long context, final int port, final int index, final MemorySegment entry,
+            final int flags) {
+        if (port != 1 || index < 0 || index >= GIDS || flags != 0) {
+            return port == 1 && flags == 0 ? VerbsErrno.ENODATA : VerbsErrno.EINVAL;
+        }
+        entry.fill((byte) 0);
+        Structs.gid(ibv_gid_entry.gid(entry), gid());
+        ibv_gid_entry.port_num(entry, 1);
+        ibv_gid_entry.gid_type(entry, verbs_h.IBV_GID_TYPE_ROCE_V1());
+        return 0;
+    }
+
+    @Override
+    public int queryGidTable(final long context, final MemorySegment entries, final int maxEntries) {
+        return maxEntries < GIDS ? -VerbsErrno.EINVAL
+                : queryGidEx(context, 1, 0, ibv_gid_entry.asSlice(entries, 0), 0) == 0 ? GIDS : -VerbsErrno.EIO;
+    }
+
+    @Override
+    public int queryPkey(final long context, final int port, final int index, final long pkey) {
+        if (port != 1 || index != 0) {
+            return VerbsErrno.EINVAL;
+        }
+        Structs.at(pkey, 2).set(java.lang.foreign.ValueLayout.JAVA_SHORT_UNALIGNED, 0, (short) DEFAULT_PKEY);
+        return 0;
+    }
+
+    @Override
+    public int pkeyIndex(final long context, final int port, final int pkey) {
+        return port == 1 && (pkey & 0x7fff) == (DEFAULT_PKEY & 0x7fff) ? 0 : -VerbsErrno.EINVAL;
+    }
+
+    @Override
+    public int completionVectors(final long context) {
+        return 1;
+    }
+
+    @Override
+    public long allocPd(final long context) {
+        return made(() -> verbs.allocPd(context));
+    }
+
+    @Override
+    public int deallocPd(final long pd) {
+        return err(() -> verbs.deallocPd(pd));
+    }
+
+    @Override
+    public long regMr(final long pd, final long address, final long length, final long iova, final int access) {
+        return made(() -> verbs.regMr(pd, address, length, iova, access));
+    }
+
+    @Override
+    public int reregMr(final long mr, final int flags, final long pd, final long address, final long length,
+            final int access) {
+        return verbs.reregMr(mr, flags, pd, address, length, access);
+    }
+
+    @Override
+    public int deregMr(final long mr) {
+        return err(() -> verbs.deregMr(mr));
+    }
+
+    @Override
+    public int lkey(final long mr) {
+        return ibv_mr.lkey(Structs.at(mr, ibv_mr.sizeof()));
+    }
+
+    @Override
+    public int rkey(final long mr) {
+        return ibv_mr.rkey(Structs.at(mr, ibv_mr.sizeof()));
+    }
+
+    @Override
+    public long createChannel(final long context) {
+        return made(() -> verbs.createChannel(context));
+    }
+
+    @Override
+    public int destroyChannel(final long channel) {
+        return err(() -> verbs.destroyChannel(channel));
+    }
+
+    @Override
+    public long createCq(final long context, final int cqe, final long cqContext, final long channel,
+            final int vector) {
+        if (vector != 0) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        return made(() -> verbs.createCq(context, cqe, cqContext, channel));
+    }
+
+    @Override
+    public int resizeCq(final long cq, final int cqe) {
+        return err(() -> verbs.resizeCq(cq, cqe));
+    }
+
+    @Override
+    public int destroyCq(final long cq) {
+        return err(() -> verbs.destroyCq(cq));
+    }
+
+    @Override
+    public long createQp(final long pd, final MemorySegment initAttr) {
+        if (ibv_qp_init_attr.qp_type(initAttr) != verbs_h.IBV_QPT_RC()) {
+            throw without("queue pairs of type " + ibv_qp_init_attr.qp_type(initAttr) + ", only of RC");
+        }
+        if (ibv_qp_init_attr.srq(initAttr).address() != 0) {
+            throw without("shared receive queues");
+        }
+        return made(() -> verbs.createQp(pd, initAttr));
+    }
+
+    @Override
+    public int qpNum(final long qp) {
+        return ibv_qp.qp_num(Structs.at(qp, ibv_qp.sizeof()));
+    }
+
+    @Override
+    public int queryQp(final long qp, final MemorySegment attr, final int mask, final MemorySegment initAttr) {
+        return err(() -> verbs.queryQp(qp, attr, initAttr));
+    }
+
+    @Override
+    public int modifyQp(final long qp, final MemorySegment attr, final int mask) {
+        return err(() -> verbs.modifyQp(qp, attr, mask));
+    }
+
+    @Override
+    public int destroyQp(final long qp) {
+        return err(() -> verbs.destroyQp(qp));
+    }
+
+    // What the device does not have.
+
+    private static VerbsException without(final String what) {
+        return new VerbsException(VerbsErrno.EOPNOTSUPP, "ib2tcp has no " + what + " (EOPNOTSUPP)");
+    }
+
+    @Override
+    public long allocNullMr(final long pd) {
+        throw without("null memory regions");
+    }
+
+    @Override
+    public long regDmMr(final long pd, final long dm, final long offset, final long length, final int access) {
+        throw without("device memory");
+    }
+
+    @Override
+    public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
+            final int access) {
+        throw without("dma-buf regions");
+    }
+
+    @Override
+    public long allocDm(final long context, final MemorySegment attr) {
+        throw without("device memory");
+    }
+
+    @Override
+    public int freeDm(final long dm) {
+        throw without("device memory");
+    }
+
+    @Override
+    public long createCqEx(final long context, final MemorySegment attr) {
+        throw without("extended completion queues with these flags");
+    }
+
+    @Override
+    public int modifyCq(final long cq, final MemorySegment attr) {
+        return VerbsErrno.EOPNOTSUPP;
+    }
+
+    @Override
+    public long allocMw(final long pd, final int type) {
+        throw without("memory windows");
+    }
+
+    @Override
+    public int deallocMw(final long mw) {
+        throw without("memory windows");
+    }
+
+    @Override
+    public int mwRkey(final long mw) {
+        throw without("memory windows");
+    }
+
+    @Override
+    public long createSrq(final long pd, final MemorySegment initAttr) {
+        throw without("shared receive queues");
+    }
+
+    @Override
+    public int modifySrq(final long srq, final MemorySegment attr, final int mask) {
+        throw without("shared receive queues");
+    }
+
+    @Override
+    public int querySrq(final long srq, final MemorySegment attr) {
+        throw without("shared receive queues");
+    }
+
+    @Override
+    public int destroySrq(final long srq) {
+        throw without("shared receive queues");
+    }
+}
