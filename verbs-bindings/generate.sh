@@ -19,7 +19,7 @@ trap 'rm -rf "$work"' EXIT
 run_jextract()
 {
 	"$JEXTRACT" "$@" 2>"$work/messages" || { cat "$work/messages" >&2; exit 1; }
-	grep -v 'warning: Skipping \(sigevent\|__clang_max_align_nonce2\|_compat_ibv_port_attr\|sv_keymap\) ' \
+	grep -v 'warning: Skipping \(sigevent\|__clang_max_align_nonce2\|_compat_ibv_port_attr\|sv_keymap\|sv_idmap\) ' \
 		"$work/messages" >&2 || true
 }
 

@@ -154,6 +154,15 @@ struct sv_keymap;
 struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *real_keys, uint32_t count);
 void sv_keymap_free(struct sv_keymap *map);
 
+/*
+ * Likewise of 64-bit ids, none of them 0. For address handles: virtual QP number -> index of a real handle << 32 | real QP
+ * number. For senders: 1 << 40 | real lid << 24 | real QP number (0: any other of that port) -> virtual lid << 24 | virtual
+ * QP number.
+ */
+struct sv_idmap;
+struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint32_t count);
+void sv_idmap_free(struct sv_idmap *map);
+
 /* ---- Objects ------------------------------------------------------------------------------------------------ */
 
 /*
@@ -175,6 +184,8 @@ int sv_context_open(struct ibv_context *vcontext, struct ibv_context *real);
 int sv_context_bind(struct ibv_context *vcontext, struct ibv_context *real);
 /* Exceptions of this context's own lkeys, or NULL. [gate closed] */
 void sv_context_set_lkeys(struct ibv_context *vcontext, const struct sv_keymap *map);
+/* Who is named by the completions of datagrams, or NULL. [gate closed] */
+void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map);
 void sv_context_free(struct ibv_context *vcontext);
 
 struct ibv_pd *sv_pd_alloc(struct ibv_context *vcontext);
@@ -231,6 +242,11 @@ int sv_cq_bind(struct ibv_cq *vcq, struct ibv_cq *real);
 /* Notes the size after ibv_resize_cq. */
 void sv_cq_resized(struct ibv_cq *vcq, int cqe);
 void sv_cq_free(struct ibv_cq *vcq);
+
+struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd);
+/* The real handles that stand behind it: the first, but for QP numbers that the map says another for. count 0: none. */
+int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map);
+void sv_ah_free(struct ibv_ah *vah);
 
 struct sv_srq_spec {
 	void *srq_context;			/* the application's */
@@ -305,6 +321,7 @@ struct sv_bookmark {
 	uint32_t landings;		/* landing receives posted and not yet consumed; 0 with an SRQ */
 	uint32_t shared;		/* 1: receives come from an SRQ, see struct sv_srq_mark */
 	uint32_t last_receive;		/* of a QP with an SRQ, in error: all its receive completions have been seen */
+	uint64_t flushed;		/* of the receives, those whose error completion is kept and not settled */
 };
 void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark);
 

@@ -22,6 +22,7 @@ enum sv_kind {
 	SV_KIND_SRQ,
 	SV_KIND_MW,
 	SV_KIND_TD,
+	SV_KIND_AH,
 	SV_KIND_COUNT
 };
 

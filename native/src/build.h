@@ -93,8 +93,8 @@ struct sv_request_fields {
 };
 
 /* Appends a request to the send log. Returns 0 or an errno value; then nothing has changed. */
-static SV_ALWAYS_INLINE int sv_log_send(struct sv_qp *qp, const struct ibv_send_wr *wr,
-					struct sv_request_fields *fields)
+static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ibv_send_wr *wr,
+					       struct sv_request_fields *fields, uint32_t max_wr)
 {
 	struct sv_send_queue *sq = &qp->sq;
 	uint32_t position = sq->posted, credit = sv_load_acquire(&sq->credit), base = sq->base;
@@ -103,7 +103,7 @@ static SV_ALWAYS_INLINE int sv_log_send(struct sv_qp *qp, const struct ibv_send_
 	struct sv_sent_entry *entry;
 	uint32_t consumer, slot;
 
-	if (unlikely(position - credit >= sq->max_wr))
+	if (unlikely(position - credit >= max_wr))
 		return sv_no_room(qp);
 	if (unlikely(opcode > 31 || !sv_opcode_in(opcode, SV_OPCODES)))
 		return sv_log_window(qp, wr, fields);
@@ -141,6 +141,12 @@ static SV_ALWAYS_INLINE int sv_log_send(struct sv_qp *qp, const struct ibv_send_
 	sq->posted++;
 	*fields = (struct sv_request_fields){ remote_addr, slot, opcode, flags, num_sge, imm, rkey };
 	return 0;
+}
+
+static SV_ALWAYS_INLINE int sv_log_send(struct sv_qp *qp, const struct ibv_send_wr *wr,
+					struct sv_request_fields *fields)
+{
+	return sv_log_send_within(qp, wr, fields, qp->sq.max_wr);
 }
 
 static inline struct sv_request_fields sv_logged_fields(const struct sv_qp *qp, uint64_t position)

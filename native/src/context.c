@@ -170,6 +170,11 @@ void sv_context_set_lkeys(struct ibv_context *vcontext, const struct sv_keymap *
 	note_translation(context);
 }
 
+void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+{
+	sv_context_of(vcontext)->sources = map;
+}
+
 void sv_context_free(struct ibv_context *vcontext)
 {
 	struct sv_context *context = sv_context_of(vcontext);
@@ -202,6 +207,8 @@ void *sv_real(void *virtual_object)
 		return sv_cq_of(virtual_object)->real;
 	case SV_KIND_QP:
 		return sv_qp_of(virtual_object)->sq.real;
+	case SV_KIND_AH:
+		return sv_ah_of(virtual_object)->real;
 	case SV_KIND_SRQ:
 		return sv_srq_of(virtual_object)->real;
 	case SV_KIND_TD:

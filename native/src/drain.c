@@ -4,6 +4,7 @@
  * completion proves, markers, and what becomes of errors. When and in what order is the driver's business.
  */
 #include "build.h"
+#include "datagram.h"
 #include "drain.h"
 #include "kept.h"
 #include "landing.h"
@@ -33,8 +34,12 @@ static void keep_received(struct sv_cq *cq, struct sv_completion *completion, st
 			  const struct sv_recv_entry *entry)
 {
 	completion->wc.wr_id = entry->wr_id;
-	completion->wc.src_qp = qp->rq.peer_qp_num;
-	completion->wc.slid = qp->rq.peer_lid;
+	if (sv_is_datagram(qp)) {
+		sv_translate_source(qp, &completion->wc);
+	} else {
+		completion->wc.src_qp = qp->rq.peer_qp_num;
+		completion->wc.slid = qp->rq.peer_lid;
+	}
 	completion->wc.qp_num = qp->v.qp_num;
 	note_event(cq, &completion->wc);
 	sv_kept_append(cq, completion);
@@ -127,9 +132,12 @@ static int keep_recv(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc
 	if (wc->status == IBV_WC_SUCCESS) {
 		qp->recv_retired = position + 1;
 		wc = translate_invalidation(qp, wc, &own);
-	} else if (!qp->recv_error) {
-		qp->recv_error = wc->status;
-		qp->recv_error_at = position;
+	} else {
+		qp->recv_held++;
+		if (!qp->recv_error) {
+			qp->recv_error = wc->status;
+			qp->recv_error_at = position;
+		}
 	}
 	keep(cq, qp, SV_QUEUE_RECV, position, wc, wc->status != IBV_WC_SUCCESS);
 	return 1;
@@ -282,6 +290,7 @@ void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark)
 	bookmark->send_error_at = qp->send_error_at;
 	bookmark->marker = qp->marker;
 	bookmark->landings = qp->landings.count;
+	bookmark->flushed = qp->recv_held;
 	bookmark->shared = qp->srq != NULL;
 	bookmark->last_receive = sv_load_acquire(&qp->last_receive);
 }
@@ -367,6 +376,13 @@ int sv_qp_post_marker(struct ibv_qp *vqp)
 
 	if (qp->marker == 1)
 		return EBUSY;
+	/* The QP is in error, so that it goes nowhere; but providers look at the handle. */
+	if (sv_is_datagram(qp)) {
+		if (sv_send_retired(qp) == qp->sq.posted)
+			return EINVAL;
+		marker.opcode = IBV_WR_SEND;
+		sv_aim(qp, ((uint32_t)qp->sq.posted - 1 - qp->sq.base) & qp->sq.mask, &marker);
+	}
 	err = sv_context_of(vqp->context)->post_send(qp->sq.real, &marker, &bad);
 	if (!err) {
 		qp->marker = 1;
@@ -394,6 +410,7 @@ void sv_settle_error(struct sv_completion *completion)
 	} else {
 		raise_to(&qp->recv_retired, sv_widen(qp->rq.posted, completion->position) + 1);
 		qp->recv_flushed++;
+		qp->recv_held--;
 	}
 }
 
@@ -408,6 +425,7 @@ int sv_qp_errors_withdraw(struct ibv_qp *vqp)
 	sv_kept_purge_held(sv_cq_of(vqp->send_cq), qp);
 	sv_kept_purge_held(sv_cq_of(vqp->recv_cq), qp);
 	qp->send_error = qp->recv_error = 0;
+	qp->recv_held = 0;
 	/* An event of the checkpoint's making, too. */
 	if (qp->srq)
 		sv_async_forget_last_receive(qp);

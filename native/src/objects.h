@@ -31,6 +31,7 @@ struct sv_context {
 	int (*post_srq_recv)(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 	struct sv_qp_numbers *qp_numbers;	/* NULL: none is needed */
 	const struct sv_keymap *lkeys;
+	const struct sv_idmap *sources;
 	uint32_t translate;		/* an lkey, or an rkey of one of its QPs, may differ from the real one */
 	struct sv_events events;
 	struct verbs_context ex;
@@ -202,6 +203,15 @@ struct sv_shared_entry {
 	uint32_t reserved;
 };
 
+struct sv_ah {
+	struct ibv_ah *real;		/* the first of them */
+	struct ibv_ah **reals;
+	const struct sv_idmap *map;
+	uint32_t count;
+	struct ibv_ah v;
+	char zeros[SV_ZEROS];
+} __attribute__((aligned(64)));
+
 struct sv_srq {
 	struct ibv_srq *real;
 	struct sv_lock lock;		/* as a receive queue's */
@@ -222,6 +232,9 @@ struct sv_srq {
 	uint32_t events_reported;
 	uint32_t ending;
 } __attribute__((aligned(64)));
+
+/* Of a UD QP: the completion says whom it came from. */
+#define SV_PEER_ANY UINT32_MAX
 
 #define SV_NEAR_SLOTS 4
 
@@ -260,6 +273,8 @@ struct sv_qp {
 	uint64_t shared_received;	/* messages for which the SRQ had a receive */
 	uint32_t real_num;		/* of the real QP, in the table of numbers; 0: not there */
 	uint32_t last_receive;		/* as in struct sv_bookmark */
+	uint32_t datagrams;		/* of UD: what sq.max_wr is of the others */
+	uint64_t recv_held;		/* held errors of the receive queue */
 	uint16_t opened;
 	uint32_t events_reported;
 	uint32_t ending;
@@ -267,7 +282,7 @@ struct sv_qp {
 	uint32_t in_verb;
 	uint32_t reset_asked;
 	uint32_t free_asked;
-	char spread[128];		/* makes the size an odd number of pairs */
+	char spread[16];		/* makes the size an odd number of pairs */
 } __attribute__((aligned(128)));
 
 _Static_assert(sizeof(struct sv_send_queue) == 64, "one cache line");
@@ -287,6 +302,7 @@ _Static_assert(sizeof(struct sv_qp) / 128 % 2 == 1, "an odd number of pairs, so 
 #define sv_channel_of(p) sv_container_of(p, struct sv_channel, v)
 #define sv_cq_of(p) sv_container_of(p, struct sv_cq, v)
 #define sv_qp_of(p) sv_container_of(p, struct sv_qp, v)
+#define sv_ah_of(p) sv_container_of(p, struct sv_ah, v)
 #define sv_srq_of(p) sv_container_of(p, struct sv_srq, v)
 
 static inline struct sv_qp *sv_qp_at(uint32_t index)

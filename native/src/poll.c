@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Polling: kept completions first, then the real queue's, translated in place. */
 #include "build.h"
+#include "datagram.h"
 #include "drain.h"
 #include "kept.h"
 #include "qp_numbers.h"
@@ -58,8 +59,12 @@ static inline bool translate(struct ibv_wc *wc)
 
 		wc->wr_id = rq->log[slot].wr_id;
 		wc->qp_num = qp->v.qp_num;
-		wc->src_qp = rq->peer_qp_num;
-		wc->slid = rq->peer_lid;
+		if (unlikely(rq->peer_qp_num == SV_PEER_ANY)) {
+			sv_translate_source(qp, wc);
+		} else {
+			wc->src_qp = rq->peer_qp_num;
+			wc->slid = rq->peer_lid;
+		}
 		if (unlikely(wc->status != IBV_WC_SUCCESS))
 			qp->recv_flushed++;
 		else if (unlikely(wc->wc_flags & IBV_WC_WITH_INV))

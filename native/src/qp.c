@@ -116,7 +116,8 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	struct sv_qp *qp = sv_qp_of(vqp);
 	int err;
 
-	if (spec->qp_type != IBV_QPT_RC && spec->qp_type != IBV_QPT_UC)
+	if (spec->qp_type != IBV_QPT_RC && spec->qp_type != IBV_QPT_UC &&
+	    (spec->qp_type != IBV_QPT_UD || spec->srq))
 		return EOPNOTSUPP;
 	if (spec->cap.max_send_wr > SV_MAX_WR || spec->cap.max_recv_wr > SV_MAX_WR || !spec->send_cq ||
 	    !spec->recv_cq)
@@ -132,6 +133,8 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	qp->cap = spec->cap;
 	if (qp->srq)
 		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
+	if (spec->qp_type == IBV_QPT_UD)
+		qp->rq.peer_qp_num = SV_PEER_ANY;
 	qp->sq.max_wr = 0;
 	qp->rq.max_wr = qp->cap.max_recv_wr;
 	qp->signal_all = spec->sq_sig_all;
@@ -159,6 +162,7 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 	new_generation(qp);
 	qp->marker = 0;
 	qp->send_error = qp->recv_error = 0;
+	qp->recv_held = 0;
 	sv_store_release(&qp->last_receive, 0);
 	return qp->srq ? sv_qp_numbers_add(qp, real->qp_num) : 0;
 }
@@ -184,6 +188,7 @@ void sv_qp_empty(struct sv_qp *qp)
 		qp->shared_received = 0;
 	qp->send_error_at = qp->recv_error_at = 0;
 	qp->send_error = qp->recv_error = 0;
+	qp->recv_held = 0;
 	qp->marker = 0;
 	new_generation(qp);
 }
@@ -193,7 +198,10 @@ void sv_qp_state(struct ibv_qp *vqp, int state)
 	struct sv_qp *qp = sv_qp_of(vqp);
 
 	vqp->state = state;
-	qp->sq.max_wr = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
+	if (vqp->qp_type == IBV_QPT_UD)
+		qp->datagrams = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
+	else
+		qp->sq.max_wr = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
 	if (state != IBV_QPS_RESET)
 		return;
 	if (qp->in_verb)

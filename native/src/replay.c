@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replay, for the driver, with the gate closed: what took no effect is posted to the real queue again. */
 #include "build.h"
+#include "datagram.h"
 #include "drain.h"
 #include "kept.h"
 
@@ -42,6 +43,8 @@ int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position)
 			continue;
 		}
 		sv_build_send(qp, &fields, &real, fields.num_sge > 1 ? qp->send_scratch : &one);
+		if (sv_is_datagram(qp))
+			sv_aim(qp, fields.slot, &real);
 		err = context->post_send(qp->sq.real, &real, &bad);
 		if (err)
 			return err;

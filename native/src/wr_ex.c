@@ -4,6 +4,7 @@
  * the one path that ibv_post_send takes.
  */
 #include "build.h"
+#include "datagram.h"
 #include "post.h"
 #include "say.h"
 
@@ -200,6 +201,15 @@ static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sg
 	stage->current->num_sge = count;
 }
 
+static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
+{
+	struct ibv_send_wr *wr = stage_of(ex)->current;
+
+	wr->wr.ud.ah = ah;
+	wr->wr.ud.remote_qpn = qpn;
+	wr->wr.ud.remote_qkey = qkey;
+}
+
 static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
 	const struct ibv_sge sge = { addr, length, lkey };
@@ -224,7 +234,6 @@ static void unsupported(struct ibv_qp_ex *ex, const char *verb, int *said)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 UNSUPPORTED(send_tso, void *header, uint16_t size, uint16_t mss)
-UNSUPPORTED(set_ud_addr, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
 UNSUPPORTED(set_xrc_srqn, uint32_t srqn)
 #pragma GCC diagnostic pop
 
@@ -250,7 +259,8 @@ static int complete(struct ibv_qp_ex *ex)
 
 		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
 		/* All or nothing. */
-		if ((uint32_t)qp->sq.posted - sv_load_acquire(&qp->sq.credit) + stage->count > qp->sq.max_wr)
+		if ((uint32_t)qp->sq.posted - sv_load_acquire(&qp->sq.credit) + stage->count >
+		    (sv_is_datagram(qp) ? qp->datagrams : qp->sq.max_wr))
 			err = sv_no_room(qp);
 		else
 			err = sv_post_send_locked(qp, stage->requests, &bad);

@@ -57,7 +57,7 @@ static struct {
 	REAL(dealloc_pd) REAL(dereg_mr) REAL(reg_dmabuf_mr) REAL(create_comp_channel) REAL(destroy_comp_channel)            \
 	REAL(create_cq) REAL(destroy_cq) REAL(resize_cq) REAL(create_qp) REAL(modify_qp)                \
 	REAL(query_qp) REAL(destroy_qp) REAL(create_srq) REAL(modify_srq) REAL(query_srq)               \
-	REAL(destroy_srq)
+	REAL(destroy_srq) REAL(create_ah) REAL(destroy_ah)
 	REALS
 #undef REAL
 } real;
@@ -181,7 +181,8 @@ static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool exten
 	struct object *object;
 	int err;
 
-	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC) {
+	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
+	    (attr->qp_type != IBV_QPT_UD || attr->srq)) {
 		sv_qp_free(v);
 		return EOPNOTSUPP;
 	}
@@ -393,6 +394,18 @@ static int carry_out(struct sv_request *r)
 
 		return open_srq(attr->pd, (struct ibv_srq_init_attr *)attr, &r->result);
 	}
+	case SV_OP_CREATE_AH: {
+		struct ibv_ah *handle = real.create_ah(sv_real(first), pointer(r->arg[1]));
+
+		v = sv_ah_alloc(first);
+		err = sv_ah_bind(v, &handle, 1, NULL);
+		r->result = (uintptr_t)v;
+		return err;
+	}
+	case SV_OP_DESTROY_AH:
+		err = real.destroy_ah(sv_real(first));
+		sv_ah_free(first);
+		return err;
 	case SV_OP_MODIFY_SRQ:
 		return real.modify_srq(sv_real(first), pointer(r->arg[1]), r->arg[2]);
 	case SV_OP_QUERY_SRQ:
@@ -409,7 +422,7 @@ static int carry_out(struct sv_request *r)
 
 		err = real.modify_qp(sv_real(first), attr, r->arg[2]);
 		if (!err && (r->arg[2] & IBV_QP_STATE)) {
-			if (attr->qp_state == IBV_QPS_RTR)
+			if (attr->qp_state == IBV_QPS_RTR && ((struct ibv_qp *)first)->qp_type != IBV_QPT_UD)
 				sv_qp_peer(first, attr->dest_qp_num, attr->ah_attr.dlid);
 			sv_qp_state(first, attr->qp_state);
 			find(first)->qp.state = attr->qp_state;

@@ -24,6 +24,7 @@
 #define DM_MAGIC 0xd3d3d3d3u
 #define SRQ_MAGIC 0x59595959u
 #define MW_MAGIC 0x3b3b3b3bu
+#define AH_MAGIC 0xa4a4a4a4u
 
 struct mock_context {
 	unsigned magic;
@@ -59,6 +60,11 @@ unsigned mock_forbidden;
 unsigned mock_hold;
 uint32_t mock_advised[4];
 unsigned mock_advices;
+
+struct mock_ah {
+	unsigned magic;
+	struct ibv_ah v;
+};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_qp_num = 0x100, next_key = 0x1000, next_window = 0x500000;
@@ -325,6 +331,8 @@ static int post_send_alone(struct mock_qp *qp, struct ibv_send_wr *wr, struct ib
 			pthread_mutex_unlock(&lock);
 			return v->state < IBV_QPS_RTS ? EINVAL : ENOSPC;
 		}
+		if (v->qp_type == IBV_QPT_UD)
+			OBJECT(wr->wr.ud.ah, mock_ah, AH_MAGIC);
 		request->send = *wr;
 		request->payload_length = 0;
 		copy_sges(request, wr->sg_list, wr->num_sge);
@@ -867,6 +875,24 @@ struct ibv_context *ibv_open_device(struct ibv_device *v)
 	context->ex.context.num_comp_vectors = 3;
 	context->ex.context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	return &context->ex.context;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *v, struct ibv_ah_attr *attr)
+{
+	struct mock_ah *ah;
+
+	(void)attr;
+	OBJECT(v, mock_pd, PD_MAGIC);
+	ah = make(sizeof(*ah), AH_MAGIC);
+	ah->v.context = v->context;
+	ah->v.pd = v;
+	return &ah->v;
+}
+
+int ibv_destroy_ah(struct ibv_ah *v)
+{
+	end(OBJECT(v, mock_ah, AH_MAGIC), sizeof(struct mock_ah));
+	return 0;
 }
 
 struct ibv_srq *ibv_create_srq(struct ibv_pd *v, struct ibv_srq_init_attr *attr)

@@ -60,6 +60,40 @@ public final class AddressBook {
         return first == null ? null : new Destination(first, qpNum ^ masks.qpNum(), keys);
     }
 
+    /** One of the ports that a virtual address stands for, with the queue pair numbers that are not their own there. */
+    public static final class Place {
+        public final PortIds port;
+        public final ExceptionSet qpNums;
+
+        Place(final PortIds port, final ExceptionSet qpNums) {
+            this.port = port;
+            this.qpNums = qpNums;
+        }
+    }
+
+    /** All ports that answer to a virtual address: those of one device may have become several. */
+    public List<Place> places(final int lid, final Gid gid) {
+        final List<Place> places = new ArrayList<Place>();
+        for (final OwnerRecord.ContextIds context : contexts()) {
+            final PortIds port = context.portAnswering(lid, gid);
+            if (port != null) {
+                places.add(new Place(port, context.qpNums));
+            }
+        }
+        return places;
+    }
+
+    /** Everything that was published. */
+    public List<OwnerRecord.ContextIds> contexts() {
+        final List<OwnerRecord.ContextIds> contexts = new ArrayList<OwnerRecord.ContextIds>();
+        for (final OwnerRecord owner : owners) {
+            for (int i = 0; i < owner.contextCount(); i++) {
+                contexts.add(owner.contextAt(i));
+            }
+        }
+        return contexts;
+    }
+
     /** Queue pair numbers that other processes hold on the same device. */
     public ExceptionSet qpNumsBeside(final OwnerRecord.ContextIds own) {
         ExceptionSet all = ExceptionSet.EMPTY;

@@ -99,6 +99,10 @@ interface Backend {
 
     int destroyCq(long cq);
 
+    long createAh(long pd, MemorySegment attr);
+
+    int destroyAh(long ah);
+
     /** @param initAttr struct ibv_srq_init_attr; its sizes are updated */
     long createSrq(long pd, MemorySegment initAttr);
 

@@ -20,6 +20,8 @@ final class Bookmark {
     final int recvError;
     final int marker;
     final int landings;
+    /** Of the receives, those whose error completion is kept. */
+    final long flushed;
     /** Receives come from a shared receive queue: {@link Pool} has their number. */
     final boolean shared;
     /** Of such a queue pair in error: all completions of its receives have been seen. */
@@ -27,7 +29,7 @@ final class Bookmark {
 
     Bookmark(final long posted, final long retired, final long consumers, final long received, final long receives,
             final int sendError, final int recvError, final int marker, final int landings, final boolean shared,
-            final boolean lastReceive) {
+            final boolean lastReceive, final long flushed) {
         this.posted = posted;
         this.retired = retired;
         this.consumers = consumers;
@@ -39,13 +41,14 @@ final class Bookmark {
         this.landings = landings;
         this.shared = shared;
         this.lastReceive = lastReceive;
+        this.flushed = flushed;
     }
 
     static Bookmark of(final MemorySegment b) {
         return new Bookmark(sv_bookmark.posted(b), sv_bookmark.retired(b), sv_bookmark.consumers(b),
                 sv_bookmark.received(b), sv_bookmark.receives(b), sv_bookmark.send_error(b),
                 sv_bookmark.recv_error(b), sv_bookmark.marker(b), sv_bookmark.landings(b), sv_bookmark.shared(b) != 0,
-                sv_bookmark.last_receive(b) != 0);
+                sv_bookmark.last_receive(b) != 0, sv_bookmark.flushed(b));
     }
 
     boolean inError() {

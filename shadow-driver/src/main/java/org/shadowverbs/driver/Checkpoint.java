@@ -249,6 +249,7 @@ final class Checkpoint {
         Phase phase = Phase.DRAIN;
         try {
             rounds(drain);
+            drain.flushDatagrams(request.deadlineSeconds());
             reattach.drained(Drained.ALL);
             timings.end("DRAIN");
             phase = Phase.DETACH;

@@ -27,6 +27,8 @@ final class Context extends Resource {
     boolean reattached;
     /** The native table of {@link #localKeys}' exceptions, or 0. */
     long localKeyMap;
+    /** The native table of senders of datagrams, or 0. */
+    long sourceMap;
 
     Context(final long virtual, final long real, final long vdevice, final String deviceName, final int portCount,
             final long nodeGuid, final long systemImageGuid, final IdMasks masks) {

@@ -97,6 +97,7 @@ final class ContextVerbs {
             model.forget(context);
             library.contextFree(vcontext);
             keyMaps.release(context.localKeyMap);
+            library.idmapFree(context.sourceMap);
             return err;
         }
     }

@@ -10,6 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import org.shadowverbs.bindings.abi.sv_bookmark;
 import org.shadowverbs.bindings.abi.sv_sent;
 import org.shadowverbs.bindings.abi.sv_srq_mark;
@@ -75,6 +76,52 @@ final class Drain {
         for (final Srq srq : pools.keySet()) {
             land(srq);
         }
+    }
+
+    /**
+     * When all ranks have settled, and no datagram waits to be sent any more: takes back what the queue pairs of datagrams
+     * hold. That concerns nobody else.
+     */
+    void flushDatagrams(final int seconds) throws Refusal {
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+        for (final Connection c : connections) {
+            final int state = c.qp.attributes.state();
+            if (c.qp.datagrams() && !c.end.flushing
+                    && (state == verbs_h.IBV_QPS_RTR() || state == verbs_h.IBV_QPS_RTS())) {
+                flush(c);
+            }
+        }
+        while (!flushed()) {
+            if (System.nanoTime() > end) {
+                throw new Refusal(waitingFor() + " for " + seconds + " s");
+            }
+            emptyCompletionQueues();
+            for (final Connection c : connections) {
+                if (c.end.flushing) {
+                    c.end.bookmark = read(c.qp);
+                    settle(c);
+                }
+            }
+        }
+    }
+
+    private boolean flushed() {
+        for (final Connection c : connections) {
+            if (c.end.flushing && !c.settled()) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    private void flush(final Connection c) throws Refusal {
+        try (Arena frame = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(frame);
+            ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_ERR());
+            check(c, "flush", backend.modifyQp(c.qp.real, attr, verbs_h.IBV_QP_STATE()));
+        }
+        c.end.flushing = true;
+        c.decision = DrainPolicy.Decision.of(DrainPolicy.Action.WAIT, "its flush");
     }
 
     boolean settled() {
@@ -250,6 +297,7 @@ final class Drain {
         final NativeSendLog log = new NativeSendLog(c.qp, c.end);
         for (;;) {
             c.decision = c.qp.reliable() ? DrainPolicy.decide(c.end, c.pairing, c.heard, log)
+                    : c.qp.datagrams() ? DrainPolicy.decideDatagrams(c.end, log)
                     : DrainPolicy.decideUnacknowledged(c.end, log);
             switch (c.decision.action) {
                 case RETIRE:
@@ -351,7 +399,7 @@ final class Drain {
     }
 
     private boolean hardwareError(final Connection c) throws Refusal {
-        if (c.end.state <= verbs_h.IBV_QPS_INIT() || c.end.state == verbs_h.IBV_QPS_ERR()) {
+        if (c.end.flushing || c.end.state <= verbs_h.IBV_QPS_INIT() || c.end.state == verbs_h.IBV_QPS_ERR()) {
             return false;
         }
         try (Arena frame = Arena.ofConfined()) {

@@ -63,6 +63,7 @@ final class DrainPolicy {
         REFUSE
     }
 
+
     /** What to do, and for messages why. */
     static final class Decision {
         final Action action;
@@ -106,6 +107,8 @@ final class DrainPolicy {
         boolean hardwareError;
         boolean withdrawn;
         boolean failAfterwards;
+        /** A queue pair of datagrams was put into the error state, so that what it holds comes back. */
+        boolean flushing;
         /** For how many rounds a kept error has been known: the peer's word on why comes up to two rounds later. */
         int roundsInError;
 
@@ -180,6 +183,48 @@ final class DrainPolicy {
             }
         }
         return Decision.of(Action.MARKER, "");
+    }
+
+    /**
+     * Of datagrams, which wait for nobody either. Signaled ones complete; an unsignaled tail is left to the flush, for a
+     * marker would have to go somewhere.
+     */
+    static Decision decideDatagrams(final End own, final SendLog log) {
+        final Bookmark b = own.bookmark;
+        if (own.flushing) {
+            return decideFlush(own);
+        }
+        if (own.state <= INIT || own.state == ERR || b.inError() || own.hardwareError) {
+            return decideUnacknowledged(own, log);
+        }
+        for (long p = b.retired; p < b.posted; p++) {
+            if (log.signaled(p)) {
+                return Decision.of(Action.WAIT, "completions");
+            }
+        }
+        return Decision.of(Action.SETTLED, "");
+    }
+
+    /**
+     * The queue pair is in the error state by our doing. A marker is flushed behind all that was posted. What has completed
+     * before, and what stands before the first flushed request, has been sent; the rest has not.
+     */
+    private static Decision decideFlush(final End own) {
+        final Bookmark b = own.bookmark;
+        if (own.withdrawn) {
+            return b.inError() ? Decision.of(Action.WITHDRAW, "") : Decision.of(Action.SETTLED, "");
+        }
+        if (b.retired < b.posted && b.marker == Bookmark.NO_MARKER) {
+            return Decision.of(Action.MARKER, "");
+        }
+        if (b.marker == Bookmark.MARKER_POSTED) {
+            return Decision.of(Action.WAIT, "the flush of the send queue");
+        }
+        if (b.flushed < b.receives) {
+            return Decision.of(Action.WAIT, "the flush of the receive queue");
+        }
+        return b.sendError == 0 && b.retired < b.posted
+                ? new Decision(Action.RETIRE, b.posted, 0, 0, "") : Decision.of(Action.WITHDRAW, "");
     }
 
     /** The queue pair is in ERR: everything is flushed. */

@@ -41,6 +41,8 @@ final class HcaBackend implements Backend {
     private static final MemorySegment IBV_CREATE_CQ = f("ibv_create_cq");
     private static final MemorySegment IBV_RESIZE_CQ = f("ibv_resize_cq");
     private static final MemorySegment IBV_DESTROY_CQ = f("ibv_destroy_cq");
+    private static final MemorySegment IBV_CREATE_AH = f("ibv_create_ah");
+    private static final MemorySegment IBV_DESTROY_AH = f("ibv_destroy_ah");
     private static final MemorySegment IBV_CREATE_SRQ = f("ibv_create_srq");
     private static final MemorySegment IBV_MODIFY_SRQ = f("ibv_modify_srq");
     private static final MemorySegment IBV_QUERY_SRQ = f("ibv_query_srq");
@@ -272,6 +274,16 @@ final class HcaBackend implements Backend {
     @Override
     public int destroyCq(final long cq) {
         return err(call(IBV_DESTROY_CQ, cq));
+    }
+
+    @Override
+    public long createAh(final long pd, final MemorySegment attr) {
+        return object(call(IBV_CREATE_AH, pd, attr.address()));
+    }
+
+    @Override
+    public int destroyAh(final long ah) {
+        return err(call(IBV_DESTROY_AH, ah));
     }
 
     @Override

@@ -22,6 +22,7 @@ final class Model {
     final Table<Channel> channels = new Table<Channel>("completion channel");
     final Table<Cq> cqs = new Table<Cq>("completion queue");
     final Table<Srq> srqs = new Table<Srq>("shared receive queue");
+    final Table<Ah> ahs = new Table<Ah>("address handle");
     final Table<Qp> qps = new Table<Qp>("queue pair");
 
     /** The published ids of the whole job since the last REATTACH. */
@@ -117,6 +118,11 @@ final class Model {
         for (final Qp qp : qps.inOrder()) {
             if (qp.context() == context) {
                 qps.remove(qp);
+            }
+        }
+        for (final Ah ah : ahs.inOrder()) {
+            if (ah.pd.context == context) {
+                ahs.remove(ah);
             }
         }
         for (final Srq srq : srqs.inOrder()) {

@@ -105,6 +105,19 @@ interface Native {
 
     void cqFree(long vcq);
 
+    /** @param reals an array of {@code count} pointers; null with 0 */
+    int ahBind(long vah, MemorySegment reals, int count, long map);
+
+    long ahAlloc(long vpd);
+
+    void ahFree(long vah);
+
+    long idmapNew(long[] keys, long[] values);
+
+    void idmapFree(long map);
+
+    void contextSetSources(long vcontext, long map);
+
     long srqAlloc(long vpd);
 
     int srqOpen(long vsrq, MemorySegment spec);

@@ -68,6 +68,12 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_CQ_BIND = f("sv_cq_bind");
     private static final MemorySegment SV_CQ_RESIZED = f("sv_cq_resized");
     private static final MemorySegment SV_CQ_FREE = f("sv_cq_free");
+    private static final MemorySegment SV_AH_ALLOC = f("sv_ah_alloc");
+    private static final MemorySegment SV_AH_BIND = f("sv_ah_bind");
+    private static final MemorySegment SV_AH_FREE = f("sv_ah_free");
+    private static final MemorySegment SV_IDMAP_NEW = f("sv_idmap_new");
+    private static final MemorySegment SV_IDMAP_FREE = f("sv_idmap_free");
+    private static final MemorySegment SV_CONTEXT_SET_SOURCES = f("sv_context_set_sources");
     private static final MemorySegment SV_SRQ_ALLOC = f("sv_srq_alloc");
     private static final MemorySegment SV_SRQ_OPEN = f("sv_srq_open");
     private static final MemorySegment SV_SRQ_BIND = f("sv_srq_bind");
@@ -405,6 +411,39 @@ final class NativeLibrary implements Native {
     @Override
     public int qpBind(final long vqp, final long real) {
         return (int) call(SV_QP_BIND, vqp, real);
+    }
+
+    @Override
+    public long ahAlloc(final long vpd) {
+        return call(SV_AH_ALLOC, vpd);
+    }
+
+    @Override
+    public int ahBind(final long vah, final MemorySegment reals, final int count, final long map) {
+        return (int) call(SV_AH_BIND, vah, reals == null ? 0 : reals.address(), count, map);
+    }
+
+    @Override
+    public void ahFree(final long vah) {
+        call(SV_AH_FREE, vah);
+    }
+
+    @Override
+    public long idmapNew(final long[] keys, final long[] values) {
+        try (Arena arena = Arena.ofConfined()) {
+            return call(SV_IDMAP_NEW, arena.allocateFrom(ValueLayout.JAVA_LONG, keys).address(),
+                    arena.allocateFrom(ValueLayout.JAVA_LONG, values).address(), keys.length);
+        }
+    }
+
+    @Override
+    public void idmapFree(final long map) {
+        call(SV_IDMAP_FREE, map);
+    }
+
+    @Override
+    public void contextSetSources(final long vcontext, final long map) {
+        call(SV_CONTEXT_SET_SOURCES, vcontext, map);
     }
 
     @Override

@@ -45,15 +45,16 @@ final class PairwiseDrain {
                     link.publish(values);
                 }
                 if (drain.settledOnBothSides()) {
-                    return;
+                    break;
                 }
                 if (System.nanoTime() > end) {
                     failUnsettled();
-                    return;
+                    break;
                 }
                 LockSupport.parkNanos(PAUSE_NANOS);
                 found = link.lookup(drain.wanted(), LOOKUP_DEADLINE);
             }
+            drain.flushDatagrams(seconds);
         } finally {
             drain.close();
         }

@@ -58,6 +58,11 @@ final class Qp extends Resource {
         return type == verbs_h.IBV_QPT_RC();
     }
 
+    /** What is sent says where it goes. */
+    boolean datagrams() {
+        return type == verbs_h.IBV_QPT_UD();
+    }
+
     Context context() {
         return pd.context;
     }

@@ -22,7 +22,7 @@ final class QpAttributes {
     private static final int AV = verbs_h.IBV_QP_AV();
 
     private static final int AT_INIT = verbs_h.IBV_QP_PKEY_INDEX() | verbs_h.IBV_QP_PORT()
-            | verbs_h.IBV_QP_ACCESS_FLAGS();
+            | verbs_h.IBV_QP_ACCESS_FLAGS() | verbs_h.IBV_QP_QKEY();
     private static final int AT_RTR = AV | verbs_h.IBV_QP_PATH_MTU() | verbs_h.IBV_QP_DEST_QPN()
             | verbs_h.IBV_QP_RQ_PSN() | verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC() | verbs_h.IBV_QP_MIN_RNR_TIMER()
             | verbs_h.IBV_QP_ALT_PATH();

@@ -26,6 +26,7 @@ final class QueuePairVerbs {
     private final Translate translate;
     private final KeyMaps keyMaps;
     private final Job job;
+    private final DatagramVerbs datagrams;
 
     QueuePairVerbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
             final Job job) {
@@ -35,6 +36,11 @@ final class QueuePairVerbs {
         this.translate = new Translate(model);
         this.keyMaps = keyMaps;
         this.job = job;
+        this.datagrams = new DatagramVerbs(library, backend, model, job);
+    }
+
+    DatagramVerbs datagrams() {
+        return datagrams;
     }
 
     long create(final long vpd, final MemorySegment init) {
@@ -64,16 +70,24 @@ final class QueuePairVerbs {
 
     private long create(final long vpd, final MemorySegment init, final boolean extended, final long operations) {
         final int type = ibv_qp_init_attr.qp_type(init);
-        if (type != verbs_h.IBV_QPT_RC() && type != verbs_h.IBV_QPT_UC()) {
-            throw VerbsException.unsupported(type == verbs_h.IBV_QPT_UD() ? "a queue pair of type UD"
-                    : "a queue pair of type " + type);
+        if (type != verbs_h.IBV_QPT_RC() && type != verbs_h.IBV_QPT_UC() && type != verbs_h.IBV_QPT_UD()) {
+            throw VerbsException.unsupported("a queue pair of type " + type);
         }
         final Pd pd = model.pds.get(vpd);
         final Cq sendCq = model.cqs.get(ibv_qp_init_attr.send_cq(init).address());
         final Cq receiveCq = model.cqs.get(ibv_qp_init_attr.recv_cq(init).address());
         final long vsrq = ibv_qp_init_attr.srq(init).address();
         final Srq srq = vsrq == 0 ? null : model.srqs.get(vsrq);
+        if (srq != null && type == verbs_h.IBV_QPT_UD()) {
+            throw VerbsException.unsupported("a queue pair of type UD with a shared receive queue");
+        }
         final boolean signalAll = ibv_qp_init_attr.sq_sig_all(init) != 0;
+        if (type == verbs_h.IBV_QPT_UD()) {
+            job.awaitAddressBook();
+            if (pd.context.sourceMap == 0 && !model.book().isEmpty()) {
+                datagrams.pushSources(pd.context);
+            }
+        }
         final long virtual = library.qpAlloc(vpd);
         if (virtual == 0) {
             throw new VerbsException(VerbsErrno.ENOMEM);

@@ -55,6 +55,11 @@ final class RealObjects {
                 qp.real = 0;
             }
         }
+        for (final Ah ah : reversed(model.ahs.inOrder())) {
+            if (ah.real != 0) {
+                trouble = first(trouble, "destroy an address handle", queuePairs.datagrams().unbind(ah));
+            }
+        }
         for (final Srq srq : reversed(model.srqs.inOrder())) {
             if (srq.real != 0) {
                 trouble = first(trouble, "query a shared receive queue", SharedReceiveVerbs.noteLimit(backend, srq));

@@ -269,8 +269,30 @@ final class Reattach {
         keyMaps.release(old);
     }
 
-    /** modify_qp up to the recorded state, destinations translated. */
+    private boolean receivesDatagrams(final Context context) {
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.datagrams() && qp.context() == context) {
+                return true;
+            }
+        }
+        return context.sourceMap != 0;
+    }
+
+    /** Address handles, then modify_qp up to the recorded state, destinations translated. */
     private void connect() throws Refusal {
+        for (final Ah ah : model.ahs.inOrder()) {
+            try {
+                queuePairs.datagrams().bind(ah);
+            } catch (VerbsException e) {
+                throw new Refusal("an address handle cannot be made anew: "
+                        + (e.getMessage() == null ? VerbsErrno.name(e.errno()) : e.getMessage()));
+            }
+        }
+        for (final Context context : model.contexts.inOrder()) {
+            if (receivesDatagrams(context)) {
+                queuePairs.datagrams().pushSources(context);
+            }
+        }
         for (final Qp qp : model.qps.inOrder()) {
             if (qp.peerGone) {
                 qp.attributes.failed();

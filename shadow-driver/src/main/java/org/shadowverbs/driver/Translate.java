@@ -32,10 +32,10 @@ final class Translate {
             ibv_qp_attr.dest_qp_num(attr, found != null ? found.realQpNum : qpNum ^ model.masks.qpNum());
         }
         if (path) {
-            address(context, ibv_qp_attr.ah_attr(attr), find(ibv_qp_attr.ah_attr(attr), qpNum));
+            address(context, ibv_qp_attr.ah_attr(attr), portOf(find(ibv_qp_attr.ah_attr(attr), qpNum)));
         }
         if ((mask & verbs_h.IBV_QP_ALT_PATH()) != 0) {
-            address(context, ibv_qp_attr.alt_ah_attr(attr), find(ibv_qp_attr.alt_ah_attr(attr), qpNum));
+            address(context, ibv_qp_attr.alt_ah_attr(attr), portOf(find(ibv_qp_attr.alt_ah_attr(attr), qpNum)));
         }
     }
 
@@ -50,11 +50,20 @@ final class Translate {
         return model.book().find(ibv_ah_attr.dlid(ah) & 0xffff, QpAttributes.destinationGid(ah), qpNum, model.masks);
     }
 
-    private void address(final Context context, final MemorySegment ah, final AddressBook.Destination found) {
+    private static PortIds portOf(final AddressBook.Destination found) {
+        return found == null ? null : found.port;
+    }
+
+    /**
+     * Rewrites a struct ibv_ah_attr in place.
+     *
+     * @param port the one that the address stands for; null: lid and GID translate by the masks alone
+     */
+    void address(final Context context, final MemorySegment ah, final PortIds port) {
         final int lid = ibv_ah_attr.dlid(ah) & 0xffff;
         final boolean global = ibv_ah_attr.is_global(ah) != 0;
         final MemorySegment grh = ibv_ah_attr.grh(ah);
-        if (found == null) {
+        if (port == null) {
             ibv_ah_attr.dlid(ah, (short) model.masks.lid(lid));
             if (global) {
                 final MemorySegment dgid = ibv_global_route.dgid(grh);
@@ -62,9 +71,9 @@ final class Translate {
             }
         } else {
             // The lowest lmc bits choose among the paths to the port.
-            final int pathBits = (lid ^ found.port.virtualLid) & (1 << found.port.lmc) - 1;
-            ibv_ah_attr.dlid(ah, (short) (found.port.realLid == 0 ? 0 : found.port.realLid ^ pathBits));
-            destinationGid(ah, grh, found.port, global);
+            final int pathBits = (lid ^ port.virtualLid) & (1 << port.lmc) - 1;
+            ibv_ah_attr.dlid(ah, (short) (port.realLid == 0 ? 0 : port.realLid ^ pathBits));
+            destinationGid(ah, grh, port, global);
         }
         if (context.reattached && ibv_ah_attr.is_global(ah) != 0) {
             sourceGid(context, ah, grh, global);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
@@ -189,8 +190,11 @@ final class Verbs {
                 r.answer(0, sharedReceives.destroy(r.arg(0)));
                 break;
             case Op.CREATE_AH:
+                r.answer(queuePairs.datagrams().createAh(r.arg(0), r.struct(1, ibv_ah_attr.sizeof())), 0);
+                break;
             case Op.DESTROY_AH:
-                throw VerbsException.unsupported("an address handle");
+                r.answer(0, queuePairs.datagrams().destroyAh(r.arg(0)));
+                break;
             default:
                 throw VerbsException.unsupported("verb " + r.op());
         }

@@ -67,7 +67,7 @@ class DrainPolicyTest {
             final int rounds) {
         final SimulatedEnd end = new SimulatedEnd("A");
         end.sent.add(new SimulatedEnd.Sent(DrainPolicy.SEND, true));
-        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, status, 0, 0, 0, false, false);
+        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, status, 0, 0, 0, false, false, 0);
         end.end.roundsInError = rounds;
         return DrainPolicy.decide(end.end, pairing, peer, end).action;
     }
@@ -122,9 +122,9 @@ class DrainPolicyTest {
     void anErrorOfAnUnreliableConnectionIsTheApplications() {
         final SimulatedEnd end = new SimulatedEnd("A");
         end.sent.add(new SimulatedEnd.Sent(DrainPolicy.SEND, true));
-        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, 4, 0, 0, 0, false, false);
+        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, 4, 0, 0, 0, false, false, 0);
         assertEquals(DrainPolicy.Action.DELIVER, DrainPolicy.decideUnacknowledged(end.end, end).action);
-        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, 0, 5, 0, 0, false, false);
+        end.end.bookmark = new Bookmark(1, 0, 1, 0, 0, 0, 5, 0, 0, false, false, 0);
         assertEquals(DrainPolicy.Action.WAIT, DrainPolicy.decideUnacknowledged(end.end, end).action);
     }
 

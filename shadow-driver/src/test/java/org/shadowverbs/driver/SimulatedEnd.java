@@ -172,7 +172,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
                 errorSeen && !errorSettled ? errorStatus : 0,
                 errorSeen && !errorSettled && pool == null && allSeen ? WR_FLUSH_ERR : 0,
                 markerOnWire ? Bookmark.MARKER_POSTED : marker, pool == null ? landings : 0, pool != null,
-                pool != null && dead && allSeen);
+                pool != null && dead && allSeen, 0);
     }
 
     DrainRecord record() {

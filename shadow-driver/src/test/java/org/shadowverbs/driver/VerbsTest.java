@@ -456,11 +456,10 @@ class VerbsTest {
     void whatIsNotVirtualizedIsRefusedByName() {
         final long context = call(Op.OPEN_DEVICE, 0x5000);
         final long pd = call(Op.ALLOC_PD, context);
-        assertEquals(VerbsErrno.EOPNOTSUPP, errOf(Op.CREATE_AH, pd, 0));
         final MemorySegment init = ibv_qp_init_attr.allocate(arena);
-        ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_UD());
+        ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_RAW_PACKET());
         assertEquals(VerbsErrno.EOPNOTSUPP, errOf(Op.CREATE_QP, pd, init.address()));
-        assertEquals(2, library.count("say"));
+        assertEquals(1, library.count("say"));
         assertEquals(0, device.count("createQp"));
     }
 

@@ -24,6 +24,7 @@ final class TransportSystemTest {
     /** The option that has the program compare what it receives, where it has one. */
     @ParameterizedTest
     @CsvSource({
+        "ibv_ud_pingpong, -c, identity", "ibv_ud_pingpong, -e, scrambled",
         "ibv_srq_pingpong, -c, identity", "ibv_srq_pingpong, -c, scrambled", "ibv_srq_pingpong, -e, identity",
         "ibv_uc_pingpong, -c, identity", "ibv_uc_pingpong, -e, scrambled",
     })

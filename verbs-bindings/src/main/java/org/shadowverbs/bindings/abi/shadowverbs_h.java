@@ -1203,6 +1203,127 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_idmap_new {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_idmap_new");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint32_t count)
+     * }
+     */
+    public static FunctionDescriptor sv_idmap_new$descriptor() {
+        return sv_idmap_new.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint32_t count)
+     * }
+     */
+    public static MethodHandle sv_idmap_new$handle() {
+        return sv_idmap_new.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint32_t count)
+     * }
+     */
+    public static MemorySegment sv_idmap_new$address() {
+        return sv_idmap_new.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint32_t count)
+     * }
+     */
+    public static MemorySegment sv_idmap_new(MemorySegment keys, MemorySegment values, int count) {
+        var mh$ = sv_idmap_new.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_idmap_new", keys, values, count);
+            }
+            return (MemorySegment)mh$.invokeExact(keys, values, count);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_idmap_free {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_idmap_free");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_idmap_free(struct sv_idmap *map)
+     * }
+     */
+    public static FunctionDescriptor sv_idmap_free$descriptor() {
+        return sv_idmap_free.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_idmap_free(struct sv_idmap *map)
+     * }
+     */
+    public static MethodHandle sv_idmap_free$handle() {
+        return sv_idmap_free.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_idmap_free(struct sv_idmap *map)
+     * }
+     */
+    public static MemorySegment sv_idmap_free$address() {
+        return sv_idmap_free.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_idmap_free(struct sv_idmap *map)
+     * }
+     */
+    public static void sv_idmap_free(MemorySegment map) {
+        var mh$ = sv_idmap_free.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_idmap_free", map);
+            }
+            mh$.invokeExact(map);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_device_for {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
@@ -1616,6 +1737,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("sv_context_set_lkeys", vcontext, map);
+            }
+            mh$.invokeExact(vcontext, map);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_context_set_sources {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_context_set_sources");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * }
+     */
+    public static FunctionDescriptor sv_context_set_sources$descriptor() {
+        return sv_context_set_sources.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * }
+     */
+    public static MethodHandle sv_context_set_sources$handle() {
+        return sv_context_set_sources.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * }
+     */
+    public static MemorySegment sv_context_set_sources$address() {
+        return sv_context_set_sources.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * }
+     */
+    public static void sv_context_set_sources(MemorySegment vcontext, MemorySegment map) {
+        var mh$ = sv_context_set_sources.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_context_set_sources", vcontext, map);
             }
             mh$.invokeExact(vcontext, map);
         } catch (Error | RuntimeException ex) {
@@ -3183,6 +3364,188 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_cq_free", vcq);
             }
             mh$.invokeExact(vcq);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_ah_alloc {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_ah_alloc");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static FunctionDescriptor sv_ah_alloc$descriptor() {
+        return sv_ah_alloc.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static MethodHandle sv_ah_alloc$handle() {
+        return sv_ah_alloc.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static MemorySegment sv_ah_alloc$address() {
+        return sv_ah_alloc.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd)
+     * }
+     */
+    public static MemorySegment sv_ah_alloc(MemorySegment vpd) {
+        var mh$ = sv_ah_alloc.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_ah_alloc", vpd);
+            }
+            return (MemorySegment)mh$.invokeExact(vpd);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_ah_bind {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_ah_bind");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * }
+     */
+    public static FunctionDescriptor sv_ah_bind$descriptor() {
+        return sv_ah_bind.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * }
+     */
+    public static MethodHandle sv_ah_bind$handle() {
+        return sv_ah_bind.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * }
+     */
+    public static MemorySegment sv_ah_bind$address() {
+        return sv_ah_bind.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * }
+     */
+    public static int sv_ah_bind(MemorySegment vah, MemorySegment reals, int count, MemorySegment map) {
+        var mh$ = sv_ah_bind.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_ah_bind", vah, reals, count, map);
+            }
+            return (int)mh$.invokeExact(vah, reals, count, map);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_ah_free {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_ah_free");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_ah_free(struct ibv_ah *vah)
+     * }
+     */
+    public static FunctionDescriptor sv_ah_free$descriptor() {
+        return sv_ah_free.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_ah_free(struct ibv_ah *vah)
+     * }
+     */
+    public static MethodHandle sv_ah_free$handle() {
+        return sv_ah_free.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_ah_free(struct ibv_ah *vah)
+     * }
+     */
+    public static MemorySegment sv_ah_free$address() {
+        return sv_ah_free.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_ah_free(struct ibv_ah *vah)
+     * }
+     */
+    public static void sv_ah_free(MemorySegment vah) {
+        var mh$ = sv_ah_free.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_ah_free", vah);
+            }
+            mh$.invokeExact(vah);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

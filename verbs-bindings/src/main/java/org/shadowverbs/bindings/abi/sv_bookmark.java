@@ -28,6 +28,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint32_t landings;
  *     uint32_t shared;
  *     uint32_t last_receive;
+ *     uint64_t flushed;
  * }
  * }
  */
@@ -50,7 +51,8 @@ public class sv_bookmark {
         shadowverbs_h.C_INT.withName("marker"),
         shadowverbs_h.C_INT.withName("landings"),
         shadowverbs_h.C_INT.withName("shared"),
-        shadowverbs_h.C_INT.withName("last_receive")
+        shadowverbs_h.C_INT.withName("last_receive"),
+        shadowverbs_h.C_LONG.withName("flushed")
     ).withName("sv_bookmark");
 
     /**
@@ -630,6 +632,50 @@ public class sv_bookmark {
      */
     public static void last_receive(MemorySegment struct, int fieldValue) {
         struct.set(last_receive$LAYOUT, last_receive$OFFSET, fieldValue);
+    }
+
+    private static final OfLong flushed$LAYOUT = (OfLong)$LAYOUT.select(groupElement("flushed"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint64_t flushed
+     * }
+     */
+    public static final OfLong flushed$layout() {
+        return flushed$LAYOUT;
+    }
+
+    private static final long flushed$OFFSET = $LAYOUT.byteOffset(groupElement("flushed"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint64_t flushed
+     * }
+     */
+    public static final long flushed$offset() {
+        return flushed$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint64_t flushed
+     * }
+     */
+    public static long flushed(MemorySegment struct) {
+        return struct.get(flushed$LAYOUT, flushed$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint64_t flushed
+     * }
+     */
+    public static void flushed(MemorySegment struct, long fieldValue) {
+        struct.set(flushed$LAYOUT, flushed$OFFSET, fieldValue);
     }
 
     /**

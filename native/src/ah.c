@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Address handles: objects and verbs. */
+#include "control.h"
+#include "objects.h"
+#include "real.h"
+#include "say.h"
+
+struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd)
+{
+	struct sv_ah *ah = sv_slot_alloc(SV_KIND_AH, sizeof(*ah));
+
+	if (!ah)
+		return NULL;
+	ah->v.context = vpd->context;
+	ah->v.pd = vpd;
+	ah->v.handle = sv_slot_index(SV_KIND_AH, sizeof(*ah), ah);
+	return &ah->v;
+}
+
+int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+{
+	struct sv_ah *ah = sv_ah_of(vah);
+
+	sv_block_free(ah->reals, ah->count * sizeof(*ah->reals));
+	ah->reals = NULL;
+	ah->real = NULL;
+	ah->map = NULL;
+	ah->count = 0;
+	if (!count)
+		return 0;
+	ah->reals = sv_block_alloc(count * sizeof(*reals));
+	if (!ah->reals)
+		return ENOMEM;
+	memcpy(ah->reals, reals, count * sizeof(*reals));
+	ah->count = count;
+	ah->real = reals[0];
+	ah->map = map;
+	return 0;
+}
+
+void sv_ah_free(struct ibv_ah *vah)
+{
+	sv_ah_bind(vah, NULL, 0, NULL);
+	sv_slot_free(SV_KIND_AH, sizeof(struct sv_ah), sv_ah_of(vah));
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	if (!sv_ours(pd))
+		return SV_REAL(ibv_create_ah)(pd, attr);
+	return SV_CONTROL_POINTER(struct ibv_ah, SV_OP_CREATE_AH, "ibv_create_ah", SV_POINTER(pd), SV_POINTER(attr));
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	if (!sv_ours(ah))
+		return SV_REAL(ibv_destroy_ah)(ah);
+	return SV_CONTROL(SV_OP_DESTROY_AH, "ibv_destroy_ah", NULL, SV_POINTER(ah));
+}
+
+/* Completions name senders by virtual ids, so the way back needs nothing but what they say. */
+int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
+			struct ibv_ah_attr *attr)
+{
+	static int said;
+
+	if (!sv_ours(context))
+		return SV_REAL(ibv_init_ah_from_wc)(context, port, wc, grh, attr);
+	/* The GIDs in the header are the real ones. */
+	if (wc->wc_flags & IBV_WC_GRH) {
+		sv_refuse("ibv_init_ah_from_wc of a datagram with a global route", &said);
+		return EOPNOTSUPP;
+	}
+	*attr = (struct ibv_ah_attr){
+		.dlid = wc->slid,
+		.sl = wc->sl,
+		.src_path_bits = wc->dlid_path_bits,
+		.port_num = port,
+	};
+	return 0;
+}
+
+struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
+{
+	struct ibv_ah_attr attr;
+	int err;
+
+	if (!sv_ours(pd))
+		return SV_REAL(ibv_create_ah_from_wc)(pd, wc, grh, port);
+	err = ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr);
+	if (!err)
+		return ibv_create_ah(pd, &attr);
+	errno = err;
+	return NULL;
+}

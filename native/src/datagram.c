@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "datagram.h"
+#include "idmap.h"
+
+void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
+{
+	const struct sv_sent_entry *entry = sv_send_slot(qp, slot);
+	const struct sv_ah *ah = sv_ah_of((struct ibv_ah *)(uintptr_t)entry->remote_addr);
+	uint64_t found;
+
+	if (sv_idmap_find(ah->map, entry->rkey, &found)) {
+		real->wr.ud.ah = ah->reals[found >> 32];
+		real->wr.ud.remote_qpn = (uint32_t)found;
+	} else {
+		real->wr.ud.ah = ah->real;
+		/* The multicast number stands for no QP. */
+		real->wr.ud.remote_qpn = entry->rkey == 0xffffff ? entry->rkey : entry->rkey ^ sv_masks.qp_num;
+	}
+	real->wr.ud.remote_qkey = entry->compare_add;
+}
+
+int sv_post_datagrams(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	const struct sv_context *context = sv_context_of(qp->v.context);
+	struct sv_request_fields fields;
+	struct ibv_send_wr real, *real_bad;
+	struct ibv_sge one;
+	int err = 0;
+
+	for (; wr && !err; wr = wr->next) {
+		if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM)
+			err = EINVAL;
+		else if (!sv_ours(wr->wr.ud.ah))
+			err = EINVAL;
+		else
+			err = sv_log_send_within(qp, wr, &fields, qp->datagrams);
+		if (!err) {
+			sv_send_slot(qp, fields.slot)->compare_add = wr->wr.ud.remote_qkey;
+			sv_build_send(qp, &fields, &real, wr->num_sge > 1 ? qp->send_scratch : &one);
+			sv_aim(qp, fields.slot, &real);
+			err = context->post_send(qp->sq.real, &real, &real_bad);
+			if (err)
+				sv_unlog_send(qp, 1);
+		}
+		if (err)
+			*bad = wr;
+	}
+	return err;
+}
+
+void sv_translate_source(const struct sv_qp *qp, struct ibv_wc *wc)
+{
+	const struct sv_idmap *sources = sv_context_of(qp->v.context)->sources;
+	uint64_t found;
+
+	if (sv_idmap_find(sources, sv_source_key(wc->slid, wc->src_qp), &found)) {
+		wc->src_qp = found & 0xffffff;
+		wc->slid = found >> 24;
+		return;
+	}
+	wc->src_qp ^= sv_masks.qp_num;
+	if (sv_idmap_find(sources, sv_source_key(wc->slid, 0), &found))
+		wc->slid = found >> 24;
+	else if (wc->slid && wc->slid != sv_masks.lid)
+		wc->slid ^= sv_masks.lid;
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.ids.AddressBook;
+import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.OwnerRecord;
+import org.shadowverbs.ids.PortIds;
+
+/** Where datagrams go and whom they come from: address handles, and the table of senders. */
+final class DatagramVerbs {
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final Translate translate;
+    private final Job job;
+
+    DatagramVerbs(final Native library, final Backend backend, final Model model, final Job job) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.translate = new Translate(model);
+        this.job = job;
+    }
+
+    long createAh(final long vpd, final MemorySegment attr) {
+        final Pd pd = model.pds.get(vpd);
+        job.awaitAddressBook();
+        final long virtual = library.ahAlloc(vpd);
+        if (virtual == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM);
+        }
+        final Ah ah = new Ah(virtual, pd, attr.toArray(java.lang.foreign.ValueLayout.JAVA_BYTE));
+        try {
+            bind(ah);
+        } catch (RuntimeException e) {
+            library.ahFree(virtual);
+            throw e;
+        }
+        model.ahs.add(ah);
+        return virtual;
+    }
+
+    int destroyAh(final long vah) {
+        final Ah ah = model.ahs.get(vah);
+        synchronized (ah) {
+            model.ahs.remove(ah);
+            final int err = unbind(ah);
+            library.ahFree(vah);
+            return err;
+        }
+    }
+
+    /** Makes the real handles for all ports that the address stands for now. */
+    void bind(final Ah ah) {
+        final List<Long> reals = new ArrayList<Long>();
+        final Map<Long, Long> numbers = new LinkedHashMap<Long, Long>();
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_ah_attr.allocate(arena);
+            attr.copyFrom(MemorySegment.ofArray(ah.attr));
+            final List<AddressBook.Place> places = model.book().places(ibv_ah_attr.dlid(attr) & 0xffff,
+                    QpAttributes.destinationGid(attr));
+            if (places.isEmpty()) {
+                reals.add(create(ah.pd, attr, null));
+            }
+            for (final AddressBook.Place place : places) {
+                attr.copyFrom(MemorySegment.ofArray(ah.attr));
+                final long index = reals.size();
+                reals.add(create(ah.pd, attr, place.port));
+                for (int i = 0; i < place.qpNums.size(); i++) {
+                    numbers.put(place.qpNums.virtualAt(i) & 0xffff_ffffL,
+                            index << 32 | place.qpNums.realAt(i) & 0xffff_ffffL);
+                }
+            }
+            final long map = numbers.isEmpty() ? 0 : newMap(numbers);
+            final MemorySegment list = arena.allocate(8L * reals.size(), 8);
+            for (int i = 0; i < reals.size(); i++) {
+                list.setAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, i, reals.get(i));
+            }
+            final int err = library.ahBind(ah.virtual, list, reals.size(), map);
+            if (err != 0) {
+                library.idmapFree(map);
+                throw new VerbsException(err);
+            }
+            ah.map = map;
+            ah.reals = reals.stream().mapToLong(Long::longValue).toArray();
+            ah.real = ah.reals[0];
+        } catch (RuntimeException e) {
+            if (ah.reals.length == 0) {
+                reals.forEach(backend::destroyAh);
+            }
+            throw e;
+        }
+    }
+
+    private long create(final Pd pd, final MemorySegment attr, final PortIds port) {
+        translate.address(pd.context, attr, port);
+        return backend.createAh(pd.real, attr);
+    }
+
+    private long newMap(final Map<Long, Long> entries) {
+        final long map = library.idmapNew(entries.keySet().stream().mapToLong(Long::longValue).toArray(),
+                entries.values().stream().mapToLong(Long::longValue).toArray());
+        if (map == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM, "no memory for " + entries.size() + " addresses");
+        }
+        return map;
+    }
+
+    /** @return 0, or what went wrong first */
+    int unbind(final Ah ah) {
+        int first = library.ahBind(ah.virtual, null, 0, 0);
+        for (final long real : ah.reals) {
+            final int err = backend.destroyAh(real);
+            first = first != 0 ? first : err;
+        }
+        library.idmapFree(ah.map);
+        ah.map = 0;
+        ah.real = 0;
+        ah.reals = new long[] {};
+        return first;
+    }
+
+    /** Real senders against virtual ones, for a context that receives datagrams. */
+    void pushSources(final Context context) {
+        final Map<Long, Long> sources = new LinkedHashMap<Long, Long>();
+        for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
+            for (int p = 0; p < ids.portCount(); p++) {
+                add(sources, ids.portAt(p), ids.qpNums);
+            }
+        }
+        final long old = context.sourceMap;
+        context.sourceMap = sources.isEmpty() ? 0 : newMap(sources);
+        library.contextSetSources(context.virtual, context.sourceMap);
+        library.idmapFree(old);
+    }
+
+    private void add(final Map<Long, Long> sources, final PortIds port, final ExceptionSet numbers) {
+        final long key = 1L << 40 | (long) port.realLid << 24;
+        final long value = (long) port.virtualLid << 24;
+        sources.put(key, value);
+        for (int i = 0; i < numbers.size(); i++) {
+            final Long other = sources.put(key | numbers.realAt(i) & 0xff_ffff,
+                    value | numbers.virtualAt(i) & 0xff_ffff);
+            if (other != null && other != (value | numbers.virtualAt(i) & 0xff_ffff)) {
+                library.say("two HCAs have a queue pair 0x" + Integer.toHexString(numbers.realAt(i))
+                        + ", and no lid tells them apart: completions of datagrams may name the wrong sender");
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.ids.AddressBook;
+import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.IdMasks;
+import org.shadowverbs.ids.OwnerRecord;
+import org.shadowverbs.ids.PortIds;
+
+/** Address handles and senders, over a library and a device that only take notes; and the drain of datagrams. */
+class DatagramVerbsTest {
+    private static final int VIRTUAL_LID = 0x11;
+
+    private final Arena arena = Arena.ofAuto();
+    private final Fake library = new Fake(0x10_0000);
+    private final Fake device = new Fake(0x20_0000);
+    private final Model model = new Model(IdMasks.IDENTITY);
+    private final Context context = new Context(1, 101, 5, "shadow0", 1, 0, 0, IdMasks.IDENTITY);
+    private final List<Integer> lids = new ArrayList<>();
+    private final List<long[]> keys = new ArrayList<>();
+    private final List<long[]> values = new ArrayList<>();
+    private DatagramVerbs verbs;
+
+    @BeforeEach
+    void setUp() {
+        model.contexts.add(context);
+        model.pds.add(new Pd(2, 102, context));
+        verbs = new DatagramVerbs(library.as(Native.class), device.as(Backend.class), model, new Job() {
+            @Override
+            public void awaitAddressBook() {
+                library.calls.add("awaitAddressBook");
+            }
+
+            @Override
+            public void exit(final int status) {
+                library.calls.add("exit " + status);
+            }
+        });
+        device.answer("createAh", args -> {
+            lids.add(ibv_ah_attr.dlid((MemorySegment) args[1]) & 0xffff);
+            return 0x900L + lids.size();
+        });
+        library.answer("idmapNew", args -> {
+            keys.add((long[]) args[0]);
+            values.add((long[]) args[1]);
+            return 0x700L + keys.size();
+        });
+    }
+
+    private static OwnerRecord owner(final int rank, final int realLid, final int[] virtuals, final int[] reals) {
+        final PortIds port = new PortIds(1, VIRTUAL_LID, realLid, 0, 1, new PortIds.GidPair[0]);
+        return new OwnerRecord(rank, new OwnerRecord.ContextIds[] {new OwnerRecord.ContextIds(new PortIds[] {port},
+                ExceptionSet.of(virtuals, reals, virtuals.length), ExceptionSet.EMPTY)});
+    }
+
+    private long create() {
+        final MemorySegment attr = ibv_ah_attr.allocate(arena);
+        ibv_ah_attr.dlid(attr, (short) VIRTUAL_LID);
+        ibv_ah_attr.port_num(attr, (byte) 1);
+        return verbs.createAh(2, attr);
+    }
+
+    @Test
+    void aHandleIsOneRealHandleAtFirst() {
+        final long ah = create();
+        assertEquals(List.of(VIRTUAL_LID), lids);
+        assertTrue(keys.isEmpty());
+        assertEquals(0, verbs.destroyAh(ah));
+        assertEquals(1, device.count("destroyAh"));
+        assertEquals(1, library.count("ahFree"));
+    }
+
+    /** Two processes shared a port; after a restart each has one of its own. */
+    @Test
+    void aHandleBecomesOneForEachRealPort() {
+        final long ah = create();
+        final Ah handle = model.ahs.get(ah);
+        assertEquals(0, verbs.unbind(handle));
+        assertEquals(0, handle.real);
+        model.book(new AddressBook(List.of(owner(0, 0x55, new int[] {40}, new int[] {41}),
+                owner(1, 0x66, new int[] {42, 43}, new int[] {40, 44}))));
+        lids.clear();
+        verbs.bind(handle);
+        assertEquals(List.of(0x55, 0x66), lids);
+        assertEquals(2, handle.reals.length);
+        assertArrayEquals(new long[] {40, 42, 43}, keys.get(0));
+        assertArrayEquals(new long[] {41, 1L << 32 | 40, 1L << 32 | 44}, values.get(0));
+        assertEquals(0, verbs.unbind(handle));
+        assertEquals(3, device.count("destroyAh"));
+    }
+
+    @Test
+    void sendersAreKnownByPortAndNumber() {
+        model.book(new AddressBook(List.of(owner(0, 0x55, new int[] {40}, new int[] {41}),
+                owner(1, 0x66, new int[] {42}, new int[] {41}))));
+        verbs.pushSources(context);
+        final long own = 1L << 40;
+        assertArrayEquals(new long[] {own | 0x55 << 24, own | 0x55 << 24 | 41, own | 0x66 << 24, own | 0x66 << 24 | 41},
+                keys.get(0));
+        assertArrayEquals(new long[] {VIRTUAL_LID << 24, VIRTUAL_LID << 24 | 40, VIRTUAL_LID << 24,
+            VIRTUAL_LID << 24 | 42}, values.get(0));
+        assertEquals(0, library.count("say"));
+        model.book(new AddressBook(List.of(owner(0, 0, new int[] {40}, new int[] {41}),
+                owner(1, 0, new int[] {42}, new int[] {41}))));
+        verbs.pushSources(context);
+        assertEquals(1, library.count("say"), "nothing tells them apart, and it is said");
+    }
+
+    private static Bookmark bookmark(final int posted, final int retired, final int receives, final int error,
+            final int marker, final int flushed) {
+        return new Bookmark(posted, retired, posted, 0, receives, error, flushed > 0 ? 5 : 0, marker, 0, false, false,
+                flushed);
+    }
+
+    private static DrainPolicy.Action decide(final SimulatedEnd end, final Bookmark bookmark) {
+        end.end.bookmark = bookmark;
+        end.retired = (int) bookmark.retired;
+        return DrainPolicy.decideDatagrams(end.end, end).action;
+    }
+
+    /** Signaled ones are waited for, the rest is left to the flush. */
+    @Test
+    void datagramsAreSettledWhenTheSignaledOnesAreOut() {
+        final SimulatedEnd end = new SimulatedEnd("A");
+        end.sent.add(new SimulatedEnd.Sent(DrainPolicy.SEND, true));
+        end.sent.add(new SimulatedEnd.Sent(DrainPolicy.SEND, false));
+        assertEquals(DrainPolicy.Action.WAIT, decide(end, bookmark(2, 0, 3, 0, 0, 0)));
+        assertEquals(DrainPolicy.Action.SETTLED, decide(end, bookmark(2, 1, 3, 0, 0, 0)));
+        assertEquals(DrainPolicy.Action.DELIVER, decide(end, bookmark(2, 1, 3, 4, 0, 0)));
+    }
+
+    @Test
+    void whatIsFlushedGoesBackToTheLog() {
+        final SimulatedEnd end = new SimulatedEnd("A");
+        end.end.flushing = true;
+        assertEquals(DrainPolicy.Action.MARKER, decide(end, bookmark(2, 1, 3, 0, Bookmark.NO_MARKER, 0)));
+        assertEquals(DrainPolicy.Action.WAIT, decide(end, bookmark(2, 1, 3, 0, Bookmark.MARKER_POSTED, 3)));
+        assertEquals(DrainPolicy.Action.WAIT, decide(end, bookmark(2, 1, 3, 5, Bookmark.MARKER_FAILED, 2)));
+        assertEquals(DrainPolicy.Action.WITHDRAW, decide(end, bookmark(2, 1, 3, 5, Bookmark.MARKER_FAILED, 3)));
+        // None was flushed: all have been sent.
+        assertEquals(DrainPolicy.Action.RETIRE, decide(end, bookmark(2, 1, 3, 0, Bookmark.MARKER_FAILED, 3)));
+        assertEquals(DrainPolicy.Action.WITHDRAW, decide(end, bookmark(2, 2, 3, 0, Bookmark.MARKER_FAILED, 3)));
+        end.end.withdrawn = true;
+        assertEquals(DrainPolicy.Action.SETTLED, decide(end, bookmark(2, 2, 3, 0, Bookmark.MARKER_FAILED, 0)));
+    }
+}
