@@ -17,7 +17,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  */
 @Timeout(180)
 final class TransportSystemTest {
-    private static final int ITERATIONS = 20_000;
+    private static final int ITERATIONS = 10_000;
     private static final String SLOW = "SV_HCA_EXEC_DELAY_US=1000";
     private static final Duration ENDING = Duration.ofSeconds(60);
 
