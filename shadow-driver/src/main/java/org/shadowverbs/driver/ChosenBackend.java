@@ -269,4 +269,14 @@ final class ChosenBackend implements Backend {
     public int destroySrq(final long srq) {
         return chosen.destroySrq(srq);
     }
+
+    @Override
+    public long createAh(final long pd, final MemorySegment attr) {
+        return chosen.createAh(pd, attr);
+    }
+
+    @Override
+    public int destroyAh(final long ah) {
+        return chosen.destroyAh(ah);
+    }
 }

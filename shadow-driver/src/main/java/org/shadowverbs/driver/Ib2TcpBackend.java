@@ -357,4 +357,14 @@ final class Ib2TcpBackend implements Backend {
     public int destroySrq(final long srq) {
         throw without("shared receive queues");
     }
+
+    @Override
+    public long createAh(final long pd, final MemorySegment attr) {
+        throw without("address handles");
+    }
+
+    @Override
+    public int destroyAh(final long ah) {
+        throw without("address handles");
+    }
 }
