@@ -7,7 +7,6 @@
 #include "control.h"
 #include "objects.h"
 
-#include <sched.h>
 
 static struct sv_cq *cq_of(struct ibv_cq_ex *ex)
 {
@@ -35,12 +34,8 @@ static int poll_one(struct sv_cq *cq, const char *verb)
 /* Outside of the gate, for the thread that holds it may wait there. */
 static void take(struct sv_cq *cq)
 {
-	for (unsigned tries = 1; __atomic_exchange_n(&cq->polling, 1, __ATOMIC_ACQUIRE); tries++) {
-		if (tries % 128 == 0)
-			sched_yield();
-		else
-			sv_pause();
-	}
+	for (unsigned tries = 1; __atomic_exchange_n(&cq->polling, 1, __ATOMIC_ACQUIRE); tries++)
+		sv_spin_turn(tries);
 }
 
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)

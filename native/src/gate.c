@@ -8,7 +8,6 @@
 #include "say.h"
 
 #include <linux/membarrier.h>
-#include <sched.h>
 #include <stdio.h>
 
 /* Ids up to this many threads at one time; records of threads that ended are used again. */
@@ -224,19 +223,26 @@ void sv_gate_forked(void)
 
 /* ---- Biased locks, the slow side ------------------------------------------------------------------------------ */
 
-static void yield_after(unsigned tries)
+void sv_spin_turn(unsigned tries)
 {
-	/* Who is in the lock may be off the processor: there are more threads than processors in many jobs. */
-	if (tries % 128 == 0)
-		sched_yield();
+	static const struct timespec rest = { .tv_nsec = 20000 };
+	int saved = errno;
+
+	/*
+	 * Who is in the lock may be off the processor: there are more threads than processors in many jobs. A rest and not
+	 * sched_yield(2): Linux 6.18 lets threads that yield in a loop starve others for many seconds.
+	 */
+	if (tries % 512 == 0)
+		syscall(SYS_nanosleep, &rest, NULL);	/* no point of cancellation */
 	else
 		sv_pause();
+	errno = saved;
 }
 
 static void take_spinlock(struct sv_lock *lock)
 {
 	for (unsigned tries = 1; sv_load(&lock->word) || __atomic_exchange_n(&lock->word, 1, __ATOMIC_ACQUIRE); tries++)
-		yield_after(tries);
+		sv_spin_turn(tries);
 }
 
 static bool is_in(const struct sv_thread *owner, const struct sv_lock *lock)
@@ -254,7 +260,7 @@ static void await_owner(const struct sv_lock *lock, const struct sv_thread *owne
 {
 	sv_membarrier();
 	for (unsigned tries = 1; is_in(owner, lock); tries++)
-		yield_after(tries);
+		sv_spin_turn(tries);
 }
 
 void sv_lock_take_slow(struct sv_lock *lock, struct sv_thread *self, enum sv_held held, bool nested)
@@ -266,7 +272,7 @@ void sv_lock_take_slow(struct sv_lock *lock, struct sv_thread *self, enum sv_hel
 		__atomic_store_n(&self->held[kind], NULL, __ATOMIC_SEQ_CST);
 	for (unsigned tries = 1; (bias = sv_load_acquire(&lock->bias)) != SV_BIAS_NONE; tries++) {
 		if (bias == SV_BIAS_MOVING || !sv_cas(&lock->bias, &bias, SV_BIAS_MOVING)) {
-			yield_after(tries);
+			sv_spin_turn(tries);
 			continue;
 		}
 		if (bias && bias != self->id)

@@ -105,6 +105,9 @@ struct sv_lock {
 
 void sv_lock_take_slow(struct sv_lock *lock, struct sv_thread *self, enum sv_held held, bool nested);
 
+/* One turn of the wait for a lock that will be free in a moment. */
+void sv_spin_turn(unsigned tries);
+
 /* Inside the gate. */
 static inline void sv_lock_take(struct sv_lock *lock, struct sv_thread *self, enum sv_held held)
 {

@@ -8,7 +8,6 @@
 #include "post.h"
 #include "say.h"
 
-#include <sched.h>
 
 struct sv_stage {
 	uint32_t lock;			/* held from start to complete or abort */
@@ -30,12 +29,8 @@ static struct sv_stage *stage_of(struct ibv_qp_ex *ex)
 
 static void take(struct sv_stage *stage)
 {
-	for (unsigned tries = 1; __atomic_exchange_n(&stage->lock, 1, __ATOMIC_ACQUIRE); tries++) {
-		if (tries % 128 == 0)
-			sched_yield();
-		else
-			sv_pause();
-	}
+	for (unsigned tries = 1; __atomic_exchange_n(&stage->lock, 1, __ATOMIC_ACQUIRE); tries++)
+		sv_spin_turn(tries);
 }
 
 static void refuse(struct sv_stage *stage, int err)

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,10 +129,8 @@ void link_receive(struct link *link, uint64_t wr_id, void *local, uint32_t lengt
 /* One turn of a wait: ends the process when it has lasted too long. */
 static void wait_turn(struct work_clock *clock, int *turns, unsigned int seconds, const char *what)
 {
-	if (++*turns < EMPTY_POLLS_BEFORE_REST) {
-		sched_yield();
+	if (++*turns < EMPTY_POLLS_BEFORE_REST)
 		return;
-	}
 	if (work_clock_read(clock) > seconds * NS_PER_S)
 		die(0, "waited %u s for %s", seconds, what);
 	work_clock_rest(REST_US);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,9 +99,7 @@ static void *poster_run(void *argument)
 	while (!atomic_load(&poster.job->stopping)) {
 		if (poster_step(&poster))
 			idle = 0;
-		else if (++idle < EMPTY_POLLS_BEFORE_REST)
-			sched_yield();
-		else
+		else if (++idle >= EMPTY_POLLS_BEFORE_REST)
 			work_clock_rest(REST_US);
 	}
 	return NULL;
@@ -351,11 +348,9 @@ static bool run(struct job *job)
 			return true;
 		if (moved)
 			idle = 0;
-		else if (++idle < EMPTY_POLLS_BEFORE_REST && !job->channel)
-			sched_yield();
 		else if (job->channel)
 			wait_for_event(job);
-		else
+		else if (++idle >= EMPTY_POLLS_BEFORE_REST)
 			work_clock_rest(REST_US);
 	}
 }
