@@ -220,8 +220,8 @@ final class FailureSystemTest {
         final List<Long> pids = job.coordinatorPids();
         assertEquals(1, pids.size(), pids.toString());
         signal("KILL", pids.getFirst());
-        job.await("the coordinator's end", () -> !ProcessHandle.of(pids.getFirst()).map(ProcessHandle::isAlive)
-                .orElse(false));
+        // Not by its handle: where nobody reaps orphans, what is left of it counts as alive.
+        job.await("the coordinator's end", () -> job.coordinatorPids().isEmpty());
     }
 
     private static void assertRefused(final Job job, final Path folder, final String name) throws Exception {
