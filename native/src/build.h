@@ -105,8 +105,14 @@ static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ib
 
 	if (unlikely(position - credit >= max_wr))
 		return sv_no_room(qp);
-	if (unlikely(opcode > 31 || !sv_opcode_in(opcode, SV_OPCODES)))
-		return sv_log_window(qp, wr, fields);
+	if (unlikely(opcode > 31 || !sv_opcode_in(opcode, SV_OPCODES))) {
+		/* A copy: what a function is given the address of is in memory on every path. */
+		struct sv_request_fields window;
+		int err = sv_log_window(qp, wr, &window);
+
+		*fields = window;
+		return err;
+	}
 	if (position == credit)
 		sq->base = base = position;
 	slot = (position - base) & sq->mask;
@@ -219,7 +225,9 @@ static SV_ALWAYS_INLINE void sv_build_send(const struct sv_qp *qp, const struct 
 	real->wr.rdma.remote_addr = fields->remote_addr;
 	if (unlikely(sv_opcode_in(fields->opcode, SV_OPCODES_ATOMIC | SV_OPCODES_WINDOW))) {
 		if (sv_opcode_in(fields->opcode, SV_OPCODES_WINDOW)) {
-			sv_build_window(qp, fields, real);
+			struct sv_request_fields window = *fields;
+
+			sv_build_window(qp, &window, real);
 			return;
 		}
 		real->wr.atomic.compare_add = entry->compare_add;

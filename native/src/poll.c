@@ -8,7 +8,7 @@
 #include "shared.h"
 
 /* Of an SRQ: the wr_id says which receive it was, the number which QP has taken it. */
-static bool translate_shared(struct ibv_wc *wc)
+static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
 {
 	uint32_t slot = SV_ID_SLOT(wc->wr_id);
 	struct sv_srq *srq = sv_srq_at(SV_ID_INDEX(wc->wr_id));
@@ -32,11 +32,26 @@ static bool translate_shared(struct ibv_wc *wc)
 	return true;
 }
 
+/* A send that failed. */
+static SV_NOINLINE void note_failed(struct sv_qp *qp, uint32_t position)
+{
+	sv_window_failed(qp, sv_widen(qp->sq.posted, position));
+}
+
+/* A receive that failed, or one that invalidated a window. */
+static SV_NOINLINE void note_unusual(struct sv_qp *qp, struct ibv_wc *wc)
+{
+	if (wc->status != IBV_WC_SUCCESS)
+		qp->recv_flushed++;
+	else
+		wc->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+}
+
 /*
  * Makes a completion of the real queue the application's. False when it is none of its own: its queue was reset, bound
  * anew or destroyed since the request was posted, or the request was ours.
  */
-static inline bool translate(struct ibv_wc *wc)
+static SV_ALWAYS_INLINE bool translate(struct ibv_wc *wc)
 {
 	uint64_t id = wc->wr_id;
 	uint32_t slot = SV_ID_SLOT(id);
@@ -44,14 +59,15 @@ static inline bool translate(struct ibv_wc *wc)
 
 	if (likely(SV_ID_SAME_QUEUE(id, qp->sq.id))) {
 		struct sv_send_queue *sq = &qp->sq;
+		uint32_t position = sv_position_of(sq->credit, sq->base, sq->mask, slot);
 
 		wc->wr_id = sv_send_slot(qp, slot)->wr_id;
 		wc->qp_num = qp->v.qp_num;
 		wc->src_qp = 0;
 		wc->slid = 0;
 		if (unlikely(wc->status != IBV_WC_SUCCESS))
-			sv_window_failed(qp, sv_widen(sq->posted, sv_position_of(sq->credit, sq->base, sq->mask, slot)));
-		sv_store_release(&sq->credit, sv_position_of(sq->credit, sq->base, sq->mask, slot) + 1);
+			note_failed(qp, position);
+		sv_store_release(&sq->credit, position + 1);
 		return true;
 	}
 	if (likely(SV_ID_SAME_QUEUE(id, qp->rq.id))) {
@@ -65,10 +81,8 @@ static inline bool translate(struct ibv_wc *wc)
 			wc->src_qp = rq->peer_qp_num;
 			wc->slid = rq->peer_lid;
 		}
-		if (unlikely(wc->status != IBV_WC_SUCCESS))
-			qp->recv_flushed++;
-		else if (unlikely(wc->wc_flags & IBV_WC_WITH_INV))
-			wc->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+		if (unlikely(wc->status != IBV_WC_SUCCESS || (wc->wc_flags & IBV_WC_WITH_INV)))
+			note_unusual(qp, wc);
 		sv_store_release(&rq->credit, sv_position_of(rq->credit, rq->base, rq->mask, slot) + 1);
 		return true;
 	}
