@@ -4,6 +4,9 @@
 
 /* On average, so that few lines are full. */
 #define KEYS_IN_A_LINE 4
+#define LOG_KEYS_PER_LINE 3
+
+_Static_assert(1 << LOG_KEYS_PER_LINE == SV_KEYS_PER_LINE, "");
 
 struct sv_masks sv_masks;
 
@@ -19,16 +22,22 @@ static size_t lines_size(const struct sv_keymap *map)
 
 static void add(struct sv_keymap *map, uint32_t virtual_key, uint32_t real_key)
 {
-	for (uint32_t at = sv_keymap_place(map, virtual_key);; at = (at + 1) & map->mask) {
-		struct sv_keymap_line *line = &map->lines[at];
+	uint32_t home = sv_keymap_place(map, virtual_key);
 
-		for (int i = 0; i < SV_KEYS_PER_LINE; i++) {
-			if (line->virtual_keys[i] && line->virtual_keys[i] != virtual_key)
-				continue;
-			line->virtual_keys[i] = virtual_key;
-			line->real_keys[i] = real_key;
-			return;
-		}
+	for (uint32_t at = home / SV_KEYS_PER_LINE;; at = (at + 1) & map->mask) {
+		struct sv_keymap_line *line = &map->lines[at];
+		unsigned free = sv_keymap_match(line, 0), known = sv_keymap_match(line, virtual_key);
+		unsigned place = home % SV_KEYS_PER_LINE;
+
+		if (!free && !known)
+			continue;
+		if (known)
+			place = __builtin_ctz(known);
+		else if (line->virtual_keys[place])
+			place = __builtin_ctz(free);
+		line->virtual_keys[place] = virtual_key;
+		line->real_keys[place] = real_key;
+		return;
 	}
 }
 
@@ -39,9 +48,9 @@ struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *re
 
 	if (!map)
 		return NULL;
-	while (log_lines < 31 && ((uint64_t)KEYS_IN_A_LINE << log_lines) < count)
+	while (log_lines < 29 && ((uint64_t)KEYS_IN_A_LINE << log_lines) < count)
 		log_lines++;
-	map->shift = 32 - log_lines;
+	map->shift = 32 - LOG_KEYS_PER_LINE - log_lines;
 	map->mask = (1u << log_lines) - 1;
 	map->lines = sv_block_alloc(lines_size(map));
 	if (!map->lines) {

@@ -12,9 +12,9 @@
 #define SV_KEYS_PER_LINE 8
 
 /*
- * A hash table of cache lines, each of eight keys and what they stand for: one line, and no branch that depends on
- * where in it a key lies, answers nearly every question. A line that is full goes on in the next. Key 0 marks a free
- * place, so it has one of its own.
+ * A hash table of cache lines, each of eight keys and what they stand for. A key lies in its own place of its line, where
+ * one comparison finds it, or, when another has that, anywhere in the line; a line that is full goes on in the next.
+ * Key 0 marks a free place, so it has one of its own.
  */
 struct sv_keymap_line {
 	uint32_t virtual_keys[SV_KEYS_PER_LINE];
@@ -23,7 +23,7 @@ struct sv_keymap_line {
 
 struct sv_keymap {
 	struct sv_keymap_line *lines;
-	uint32_t shift;			/* 32 - log2(number of lines) */
+	uint32_t shift;			/* 32 - log2(number of places) */
 	uint32_t mask;
 	uint32_t zero_present;
 	uint32_t zero_real;
@@ -31,13 +31,16 @@ struct sv_keymap {
 
 extern struct sv_masks sv_masks __attribute__((visibility("hidden")));
 
-/* 2^32 divided by the golden ratio: spreads keys that count up in steps, as those of most devices do. */
+/*
+ * Where a key belongs: the line's number times SV_KEYS_PER_LINE, plus the place in it. 2^32 divided by the golden ratio
+ * spreads keys that count up in steps, as those of most devices do.
+ */
 static inline uint32_t sv_keymap_place(const struct sv_keymap *map, uint32_t key)
 {
-	return (uint64_t)(key * 0x9e3779b1u) >> map->shift;
+	return key * 0x9e3779b1u >> map->shift;
 }
 
-/* A bit for each place of the line that holds the key. */
+/* A bit for each place of the line that holds the key; of key 0, for each that is free. */
 static inline unsigned sv_keymap_match(const struct sv_keymap_line *line, uint32_t key)
 {
 #if defined(__SSE2__)
@@ -58,14 +61,21 @@ static inline unsigned sv_keymap_match(const struct sv_keymap_line *line, uint32
 static inline uint32_t sv_key_real(const struct sv_keymap *map, uint32_t key)
 {
 	if (map && likely(key)) {
-		for (uint32_t at = sv_keymap_place(map, key);; at = (at + 1) & map->mask) {
-			const struct sv_keymap_line *line = &map->lines[at];
+		uint32_t place = sv_keymap_place(map, key), at = place / SV_KEYS_PER_LINE;
+		const struct sv_keymap_line *line = &map->lines[at];
+
+		place %= SV_KEYS_PER_LINE;
+		if (likely(line->virtual_keys[place] == key))
+			return line->real_keys[place];
+		for (;;) {
 			unsigned match = sv_keymap_match(line, key);
 
 			if (likely(match))
 				return line->real_keys[__builtin_ctz(match)];
-			if (likely(!line->virtual_keys[SV_KEYS_PER_LINE - 1]))
+			if (likely(sv_keymap_match(line, 0)))
 				break;
+			at = (at + 1) & map->mask;
+			line = &map->lines[at];
 		}
 	} else if (map && map->zero_present) {
 		return map->zero_real;
