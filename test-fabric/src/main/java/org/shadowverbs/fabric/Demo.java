@@ -15,17 +15,19 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.stream.Stream;
 
 /**
  * {@code shadowverbs demo}: the main job, shown on the software HCA. Unmodified programs run under the preload, are
- * checkpointed in mid-run, killed with SIGKILL, restarted on a device whose ids all differ, and end as if nothing had
- * happened.
+ * checkpointed in mid-run, killed with SIGKILL, restarted on a device whose ids all differ, or over TCP without one, and
+ * end as if nothing had happened.
  */
 public final class Demo {
     private static final Duration ENDING = Duration.ofSeconds(180);
     private static final int SCHEMA = 1;
     private static final int ITERATIONS = 50_000;
     private static final int DELAY_MICROS = 400;
+    private static final String ANOTHER_DEVICE = "on a device with other lid, queue pair numbers and keys";
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Path dist;
@@ -44,6 +46,7 @@ public final class Demo {
         final Demo demo = new Demo(Path.of(System.getProperty("shadowverbs.home")), json ? System.err : System.out);
         demo.scenario("rc_pingpong", "two processes of Debian's ibv_rc_pingpong", demo::pingPong);
         demo.scenario("selfcheck", "four processes that check every operation", demo::selfCheck);
+        demo.scenario("ib2tcp", "both, from the HCA to TCP", demo::overTcp);
         if (json) {
             final ObjectNode all = JSON.createObjectNode();
             all.put("schema", SCHEMA).put("command", "demo").put("passed", demo.passed);
@@ -73,27 +76,66 @@ public final class Demo {
     }
 
     private void pingPong(final Job job, final ObjectNode result) throws IOException, InterruptedException {
+        job.configure(delay(DELAY_MICROS));
+        final List<Running> pair = launchPingPong(job, ITERATIONS);
+        say("2 ranks run: " + ITERATIONS + " messages each way, contents validated; the HCA is told to take "
+                + DELAY_MICROS + " us for each");
+        final JsonNode checkpoint = checkpoint(job, result);
+        killHard(pair);
+        job.configure(delay(DELAY_MICROS / 4));
+        final Running restart = restart(job, result, checkpoint, 2, ANOTHER_DEVICE);
+        restart.succeed(ENDING);
+        reportPingPong(pair, ITERATIONS);
+    }
+
+    private void selfCheck(final Job job, final ObjectNode result) throws IOException, InterruptedException {
+        final Path stop = job.work().resolve("stop");
+        final Running program = launchSelfCheck(job, stop);
+        say("4 ranks run, all pairs connected, all RC operations mixed at random");
+        final JsonNode checkpoint = checkpoint(job, result);
+        killHard(List.of(program));
+        final Running restart = restart(job, result, checkpoint, 4, ANOTHER_DEVICE);
+        runOnAndStop(restart, stop);
+        reportSelfCheck(program, result);
+    }
+
+    /** Off InfiniBand: what was addressed by lid, queue pair number and keys finds its peers by TCP from then on. */
+    private void overTcp(final Job job, final ObjectNode result) throws IOException, InterruptedException {
+        final Path stop = job.work().resolve("stop");
+        job.configure(delay(DELAY_MICROS * 10));
+        final List<Running> pair = launchPingPong(job, ITERATIONS / 10);
+        final Running program = launchSelfCheck(job, stop);
+        job.awaitRanks(6);
+        say("6 ranks run: ibv_rc_pingpong between 2, which know each other by lid, and 4 that check every operation");
+        final JsonNode checkpoint = checkpoint(job, result);
+        killHard(List.of(pair.getFirst(), pair.getLast(), program));
+        job.backend("ib2tcp");
+        final Running restart = restart(job, result, checkpoint, 6, "over TCP, without any verbs device");
+        runOnAndStop(restart, stop);
+        reportPingPong(pair, ITERATIONS / 10);
+        reportSelfCheck(program, result);
+    }
+
+    private static String delay(final int micros) {
+        return "SV_HCA_EXEC_DELAY_US=" + micros;
+    }
+
+    /** However fast or crowded this machine is, the programs are not to end before they are killed: the HCA is slow. */
+    private static List<Running> launchPingPong(final Job job, final int iterations)
+            throws IOException, InterruptedException {
         final String port = Integer.toString(freePort());
-        final String iterations = Integer.toString(ITERATIONS);
-        // However fast or crowded this machine is, the programs are not to end before they are killed.
-        job.configure("SV_HCA_EXEC_DELAY_US=" + DELAY_MICROS);
-        final String[] server = {"ibv_rc_pingpong", "-c", "-n", iterations, "-p", port};
-        final String[] client = {"ibv_rc_pingpong", "-c", "-n", iterations, "-p", port, "127.0.0.1"};
+        final String[] server = {"ibv_rc_pingpong", "-c", "-n", Integer.toString(iterations), "-p", port};
+        final String[] client = Stream.concat(Stream.of(server), Stream.of("127.0.0.1")).toArray(String[]::new);
         final Running first = job.launch("server", server);
         job.await("the server to listen", () -> listens(port), first);
         final Running second = job.launch("client", client);
         job.awaitRanks(2);
         job.await("traffic", () -> first.processorSeconds() + second.processorSeconds() > 2, first, second);
-        say("2 ranks run: " + iterations + " messages each way, contents validated; the HCA is told to take "
-                + DELAY_MICROS + " us for each");
-        final JsonNode checkpoint = checkpoint(job, result);
-        first.killHard();
-        second.killHard();
-        say("both killed with SIGKILL");
-        job.configure("SV_HCA_EXEC_DELAY_US=" + DELAY_MICROS / 4);
-        final Running restart = restart(job, result, checkpoint, 2);
-        restart.succeed(ENDING);
-        for (final Running program : List.of(first, second)) {
+        return List.of(first, second);
+    }
+
+    private void reportPingPong(final List<Running> pair, final int iterations) throws IOException {
+        for (final Running program : pair) {
             final String said = program.output();
             final String end = said.lines().filter(l -> l.startsWith(iterations + " iters in")).findFirst()
                     .orElseThrow(() -> new IOException(program.name() + " did not finish: " + said));
@@ -102,20 +144,22 @@ public final class Demo {
         say("both ended with status 0");
     }
 
-    private void selfCheck(final Job job, final ObjectNode result) throws IOException, InterruptedException {
-        final Path stop = job.work().resolve("stop");
+    private Running launchSelfCheck(final Job job, final Path stop) throws IOException, InterruptedException {
         final Running program = job.launch("selfcheck", dist.resolve("programs/selfcheck").toString(), "-n", "4",
                 "--stop-file", stop.toString(), "--json");
         job.awaitRanks(4);
         job.await("traffic", () -> program.processorSeconds() > 4, program);
-        say("4 ranks run, all pairs connected, all RC operations mixed at random");
-        final JsonNode checkpoint = checkpoint(job, result);
-        program.killHard();
-        say("all killed with SIGKILL");
-        final Running restart = restart(job, result, checkpoint, 4);
-        Thread.sleep(2000); // the restored ranks run on for a while before they are told to stop
+        return program;
+    }
+
+    /** The restored ranks run on for a while before they are told to stop. */
+    private static void runOnAndStop(final Running restart, final Path stop) throws IOException, InterruptedException {
+        Thread.sleep(2000);
         Files.createFile(stop);
         restart.succeed(ENDING);
+    }
+
+    private void reportSelfCheck(final Running program, final ObjectNode result) throws IOException {
         final String last = program.output().lines().filter(l -> l.startsWith("{")).reduce((a, b) -> b)
                 .orElseThrow(() -> new IOException("selfcheck gave no result"));
         final JsonNode counts = JSON.readTree(last);
@@ -131,6 +175,13 @@ public final class Demo {
         }
     }
 
+    private void killHard(final List<Running> programs) throws IOException, InterruptedException {
+        for (final Running program : programs) {
+            program.killHard();
+        }
+        say("all killed with SIGKILL");
+    }
+
     private JsonNode checkpoint(final Job job, final ObjectNode result) throws IOException, InterruptedException {
         final JsonNode checkpoint = job.checkpoint();
         for (final String name : List.of("checkpoint_ms", "drain_ms")) {
@@ -143,16 +194,15 @@ public final class Demo {
         return checkpoint;
     }
 
-    private Running restart(final Job job, final ObjectNode result, final JsonNode checkpoint, final int ranks)
-            throws IOException, InterruptedException {
+    private Running restart(final Job job, final ObjectNode result, final JsonNode checkpoint, final int ranks,
+            final String where) throws IOException, InterruptedException {
         job.startCoordinator();
         final long start = System.nanoTime();
         final Running restart = job.restart(checkpoint.get("folder").asText());
         job.awaitRestarted(ranks, restart);
         final double millis = (System.nanoTime() - start) / 1e6;
         result.put("restart_ms", millis);
-        say(String.format(Locale.ROOT, "restarted in %.0f ms on a device with other lid, queue pair numbers and keys",
-                millis));
+        say(String.format(Locale.ROOT, "restarted in %.0f ms %s", millis, where));
         return restart;
     }
 

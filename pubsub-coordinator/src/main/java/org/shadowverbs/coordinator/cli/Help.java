@@ -95,7 +95,7 @@ final class Help {
                 """);
         TEXTS.put("demo", """
                 usage: shadowverbs demo [--json]
-                Shows checkpoint, kill and restart of verbs programs on the software HCA.
+                Shows checkpoint, kill and restart of verbs programs on the software HCA, and from there over TCP.
                 """);
         TEXTS.put("bench", """
                 usage: shadowverbs bench [--json]
