@@ -58,5 +58,4 @@ void *sv_slot_next(enum sv_kind kind, size_t size, uint32_t *index);
 void *sv_block_alloc(size_t size);
 void sv_block_free(void *block, size_t size);
 
-
 #endif

@@ -7,7 +7,6 @@
 #include "control.h"
 #include "objects.h"
 
-
 static struct sv_cq *cq_of(struct ibv_cq_ex *ex)
 {
 	return sv_container_of(ex, struct sv_cq, ex);

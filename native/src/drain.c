@@ -111,27 +111,17 @@ static int keep_send(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc
 	return 1;
 }
 
-/* The rkey that a message has invalidated, from the real to the virtual one. */
-static const struct ibv_wc *translate_invalidation(const struct sv_qp *qp, const struct ibv_wc *wc, struct ibv_wc *own)
-{
-	if (!(wc->wc_flags & IBV_WC_WITH_INV))
-		return wc;
-	*own = *wc;
-	own->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
-	return own;
-}
-
 static int keep_recv(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc)
 {
 	struct sv_recv_queue *rq = &qp->rq;
 	uint64_t position = sv_widen(rq->posted, sv_position_of(rq->credit, rq->base, rq->mask, SV_ID_SLOT(wc->wr_id)));
-	struct ibv_wc own;
+	struct ibv_wc own = *wc;
 
 	if (position < qp->recv_retired)
 		return 0;
 	if (wc->status == IBV_WC_SUCCESS) {
 		qp->recv_retired = position + 1;
-		wc = translate_invalidation(qp, wc, &own);
+		sv_translate_invalidation(qp, &own);
 	} else {
 		qp->recv_held++;
 		if (!qp->recv_error) {
@@ -139,7 +129,7 @@ static int keep_recv(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc
 			qp->recv_error_at = position;
 		}
 	}
-	keep(cq, qp, SV_QUEUE_RECV, position, wc, wc->status != IBV_WC_SUCCESS);
+	keep(cq, qp, SV_QUEUE_RECV, position, &own, wc->status != IBV_WC_SUCCESS);
 	return 1;
 }
 
@@ -147,7 +137,7 @@ static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc
 {
 	uint32_t slot = SV_ID_SLOT(wc->wr_id);
 	struct sv_qp *qp = sv_qp_by_number(srq->v.context, wc->qp_num);
-	struct ibv_wc own;
+	struct ibv_wc own = *wc;
 
 	/* The QP that took it is no more, and with it the message. */
 	if (!qp) {
@@ -157,11 +147,11 @@ static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc
 	if (wc->status == IBV_WC_SUCCESS) {
 		srq->log[slot].number = 0;
 		qp->shared_received++;
-		wc = translate_invalidation(qp, wc, &own);
+		sv_translate_invalidation(qp, &own);
 	} else if (!qp->recv_error) {
 		qp->recv_error = wc->status;
 	}
-	keep_from_srq(cq, qp, srq, slot, wc, wc->status != IBV_WC_SUCCESS);
+	keep_from_srq(cq, qp, srq, slot, &own, wc->status != IBV_WC_SUCCESS);
 	return 1;
 }
 

@@ -124,8 +124,7 @@ void sv_landing_completed(struct sv_landings *landings, struct sv_qp *qp, const 
 	}
 	landing->qp = qp;
 	landing->wc = *wc;
-	if (wc->wc_flags & IBV_WC_WITH_INV)
-		landing->wc.invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+	sv_translate_invalidation(qp, &landing->wc);
 	qp->landed_total++;
 	append(&landings->landed, landing);
 	if (qp->srq)

@@ -6,8 +6,6 @@
 #include "say.h"
 #include "window.h"
 
-#include <sched.h>
-
 #define REBIND_DEADLINE 30000000000LL
 
 struct ibv_mw *sv_mw_alloc(struct ibv_pd *vpd, uint32_t type, uint32_t vrkey)
@@ -22,6 +20,11 @@ struct ibv_mw *sv_mw_alloc(struct ibv_pd *vpd, uint32_t type, uint32_t vrkey)
 	mw->v.rkey = mw->binding.rkey = vrkey;
 	mw->v.handle = sv_slot_index(SV_KIND_MW, sizeof(*mw), mw);
 	mw->block = vrkey & ~0xffu;
+	mw->changes = sv_block_alloc(SV_WINDOW_CHANGES * sizeof(*mw->changes));
+	if (!mw->changes) {
+		sv_slot_free(SV_KIND_MW, sizeof(*mw), mw);
+		return NULL;
+	}
 	return &mw->v;
 }
 
@@ -49,7 +52,7 @@ void sv_mw_free(struct ibv_mw *vmw)
 	struct sv_mw *mw = sv_mw_of(vmw);
 
 	sv_mw_bind(vmw, NULL);
-	sv_block_free(mw->changes, mw->capacity * sizeof(*mw->changes));
+	sv_block_free(mw->changes, SV_WINDOW_CHANGES * sizeof(*mw->changes));
 	sv_slot_free(SV_KIND_MW, sizeof(*mw), mw);
 }
 
@@ -98,6 +101,7 @@ int sv_mw_rebind(struct ibv_mw *vmw, struct ibv_qp *vqp)
 	struct sv_mw *mw = sv_mw_of(vmw);
 	struct sv_qp *qp = sv_qp_of(vqp);
 	int64_t deadline = sv_now() + REBIND_DEADLINE;
+	unsigned tries = 0;
 	int err;
 
 	if (!mw->binding.mr || !mw->binding.mr->real)
@@ -112,7 +116,7 @@ int sv_mw_rebind(struct ibv_mw *vmw, struct ibv_qp *vqp)
 		else if (!moved && sv_now() > deadline)
 			err = ETIMEDOUT;
 		else if (!moved)
-			sched_yield();
+			sv_spin_turn(++tries);
 	}
 	if (!err && qp->rebind != 2)
 		err = EIO;

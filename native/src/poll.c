@@ -26,8 +26,7 @@ static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
 	wc->slid = qp->rq.peer_lid;
 	if (likely(wc->status == IBV_WC_SUCCESS)) {
 		qp->shared_received++;
-		if (unlikely(wc->wc_flags & IBV_WC_WITH_INV))
-			wc->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+		sv_translate_invalidation(qp, wc);
 	}
 	return true;
 }
@@ -44,7 +43,7 @@ static SV_NOINLINE void note_unusual(struct sv_qp *qp, struct ibv_wc *wc)
 	if (wc->status != IBV_WC_SUCCESS)
 		qp->recv_flushed++;
 	else
-		wc->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+		sv_translate_invalidation(qp, wc);
 }
 
 /*

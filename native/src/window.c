@@ -105,18 +105,8 @@ void sv_window_settle(struct sv_mw *mw)
 static int add_change(struct sv_mw *mw, const struct sv_binding *to, uint64_t position)
 {
 	settle(mw, to->qp);
-	if (mw->count == mw->capacity) {
-		uint32_t capacity = mw->capacity ? 2 * mw->capacity : 8;
-		struct sv_window_change *changes = sv_block_alloc(capacity * sizeof(*changes));
-
-		if (!changes)
-			return ENOMEM;
-		if (mw->count)
-			memcpy(changes, mw->changes, mw->count * sizeof(*changes));
-		sv_block_free(mw->changes, mw->capacity * sizeof(*changes));
-		mw->changes = changes;
-		mw->capacity = capacity;
-	}
+	if (mw->count == SV_WINDOW_CHANGES)
+		return ENOMEM;
 	mw->changes[mw->count++] = (struct sv_window_change){ *to, position };
 	return 0;
 }

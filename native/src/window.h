@@ -25,13 +25,16 @@ struct sv_window_change {
 	uint64_t position;
 };
 
+/* So many of one window's; who posts one more has a queue that is full. */
+#define SV_WINDOW_CHANGES 64
+
 struct sv_mw {
 	struct ibv_mw *real;
 	struct ibv_mw v;
 	char zeros[SV_ZEROS - sizeof(struct ibv_mw) - sizeof(void *)];
 	struct sv_binding binding;
-	struct sv_window_change *changes;	/* not known to have been executed, oldest first */
-	uint32_t count, capacity;
+	struct sv_window_change *changes;	/* SV_WINDOW_CHANGES, not known to have been executed, oldest first */
+	uint32_t count;
 	uint32_t block;				/* the virtual rkeys, less their lowest byte */
 	uint32_t real_block;
 	uint32_t tag_offset;			/* from the lowest byte of a virtual rkey, unmasked, to that of the real one */
@@ -53,6 +56,14 @@ int sv_replay_bind_verb(struct sv_qp *qp, const struct sv_request_fields *fields
 void sv_window_failed(struct sv_qp *qp, uint64_t position);
 /* A peer has invalidated this real rkey. Returns the virtual one. */
 uint32_t sv_window_invalidated(struct ibv_context *vcontext, uint32_t real_rkey);
+
+/* In a receive's good completion. */
+static inline void sv_translate_invalidation(const struct sv_qp *qp, struct ibv_wc *wc)
+{
+	if (unlikely(wc->wc_flags & IBV_WC_WITH_INV))
+		wc->invalidated_rkey = sv_window_invalidated(qp->v.context, wc->invalidated_rkey);
+}
+
 /* The queue is being emptied (gone), or fails from what is not retired on. */
 void sv_windows_forget_queue(struct sv_qp *qp, bool gone);
 void sv_windows_forget_mr(struct sv_mr *mr);

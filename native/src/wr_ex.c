@@ -8,7 +8,6 @@
 #include "post.h"
 #include "say.h"
 
-
 struct sv_stage {
 	uint32_t lock;			/* held from start to complete or abort */
 	uint32_t count;

@@ -326,16 +326,20 @@ static void with_the_extended_verbs(void)
 	close_fixture(f);
 }
 
-/* More changes than there is room for at first, of several windows, in one queue. */
+/* As many changes as there is room for, of several windows, in one queue. */
 static void many_changes(void)
 {
 	struct fixture *f = open_fixture((struct shape){ .send_wr = 200, .recv_wr = 1, .sge = 1 });
 	struct ibv_mw *mws[3];
+	struct ibv_send_wr wr, *bad;
 
 	for (int i = 0; i < 3; i++)
 		mws[i] = ibv_alloc_mw(f->pd, IBV_MW_TYPE_2);
-	for (int i = 0; i < 180; i++)
+	for (int i = 0; i < 192; i++)
 		bind_next(f, mws[i % 3], i);
+	wr = bind_request(f, mws[0], 192, ibv_inc_rkey(mws[0]->rkey));
+	CHECK_EQUAL(ibv_post_send(f->qp, &wr, &bad), ENOMEM);
+	CHECK(bad == &wr);
 	mock_complete_sends(mock_qp(f->qp), 100, IBV_WC_SUCCESS);
 	detach_and_reattach(f);
 	for (int i = 0; i < 3; i++) {
@@ -343,12 +347,12 @@ static void many_changes(void)
 		check_bind(f, i, mws[i], 97 + (i + 2) % 3);
 	}
 	replay(f);
-	CHECK_EQUAL(mock_qp(f->qp)->send.posted, 83);
-	for (int i = 100; i < 180; i++)
+	CHECK_EQUAL(mock_qp(f->qp)->send.posted, 95);
+	for (int i = 100; i < 192; i++)
 		check_bind(f, 3 + i - 100, mws[i % 3], i);
 	sv_gate_open();
-	mock_complete_sends(mock_qp(f->qp), 80, IBV_WC_SUCCESS);
-	for (int i = 0; i < 180; i++)
+	mock_complete_sends(mock_qp(f->qp), 92, IBV_WC_SUCCESS);
+	for (int i = 0; i < 192; i++)
 		expect(f->cq, i, IBV_WC_SUCCESS);
 	for (int i = 0; i < 3; i++)
 		CHECK_EQUAL(ibv_dealloc_mw(mws[i]), 0);
