@@ -23,6 +23,7 @@ for_run="
 	ibv_rc_pingpong:ibverbs-utils
 	ib_send_bw:perftest
 	unshare:util-linux
+	ip:iproute2
 	patchelf:patchelf
 	/usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring"
 

@@ -25,13 +25,28 @@ final class Address {
         return (int) (id >>> 16) & 0xffff;
     }
 
-    /** The address to listen at: as told, else that of the default route, else the loopback's. */
-    static int choose(final Posix posix, final String told) {
+    static boolean isLoopback(final int ipv4) {
+        return ipv4 >>> 24 == LOOPBACK >>> 24;
+    }
+
+    /**
+     * The address to listen at: as told, else that of the default route, else the only one that there is besides the
+     * loopback's, else the loopback's.
+     */
+    static int choose(final Posix posix, final String told, final Host host) {
         if (told != null && !told.isEmpty()) {
             return parse(told);
         }
         final int routed = posix.sourceTowards(DOCUMENTATION);
-        return routed == 0 ? LOOPBACK : routed;
+        if (routed != 0) {
+            return routed;
+        }
+        final int[] addresses = posix.addresses();
+        if (addresses.length > 1) {
+            host.say("this host has several addresses and no default route: peers on other hosts will not find this"
+                    + " process, unless SHADOWVERBS_TCP_ADDRESS says which it is to be reached at");
+        }
+        return addresses.length == 1 ? addresses[0] : LOOPBACK;
     }
 
     private static int parse(final String text) {

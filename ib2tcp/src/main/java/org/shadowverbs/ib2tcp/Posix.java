@@ -7,6 +7,7 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.util.Arrays;
 
 /**
  * The system calls that ib2tcp is made of; names as in their manual pages, results too, errno beside them. Not Java's
@@ -43,6 +44,11 @@ final class Posix {
     private static final int EPOLL_CTL_MOD = 3;
     private static final int MS_ASYNC = 1;
     private static final int SOCKADDR_SIZE = 16;
+    private static final int SIOCGIFCONF = 0x8912;
+    /** struct ifreq: a name of 16 bytes, then a socket address. */
+    private static final int IFREQ_SIZE = 40;
+    private static final int IFREQ_IPV4 = 20;
+    private static final int MOST_INTERFACES = 1024;
 
     /** Every argument is a register's width, so one shape fits all. */
     private static final MethodHandle CALL = Linker.nativeLinker().downcallHandle(
@@ -207,6 +213,26 @@ final class Posix {
         final boolean named = reached && call(f("getsockname"), fd, scratch, scratch + 32, 0, 0) == 0;
         close(fd);
         return named ? Memory.net32(scratch + 4) : 0;
+    }
+
+    /** The IPv4 addresses of this host's interfaces but for the loopback's. */
+    int[] addresses() {
+        final int fd = check(call(f("socket"), AF_INET, 2 | SOCK_CLOEXEC, 0, 0, 0), "make a socket");
+        final long list = allocate((long) MOST_INTERFACES * IFREQ_SIZE);
+        Memory.i32(scratch, MOST_INTERFACES * IFREQ_SIZE);
+        Memory.i64(scratch + 8, list);
+        final boolean read = call(f("ioctl"), fd, SIOCGIFCONF, scratch, 0, 0) == 0;
+        final int[] all = new int[read ? Memory.i32(scratch) / IFREQ_SIZE : 0];
+        int n = 0;
+        for (int i = 0; i < all.length; i++) {
+            final int ipv4 = Memory.net32(list + (long) i * IFREQ_SIZE + IFREQ_IPV4);
+            if (!Address.isLoopback(ipv4)) {
+                all[n++] = ipv4;
+            }
+        }
+        free(list);
+        close(fd);
+        return Arrays.copyOf(all, n);
     }
 
     /** @return the connection, or -1 */

@@ -2,7 +2,9 @@
 package org.shadowverbs.ib2tcp;
 
 import java.lang.foreign.MemorySegment;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.shadowverbs.bindings.verbs.ibv_comp_channel;
 import org.shadowverbs.bindings.verbs.ibv_context;
@@ -193,6 +195,7 @@ public final class TcpVerbs {
     }
 
     public void closeDevice(final long address) {
+        destroyWhatIsLeft(address);
         call("close the device", () -> {
             final Context context = known(contexts, address);
             if (context.users != 0) {
@@ -217,6 +220,29 @@ public final class TcpVerbs {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
+    }
+
+    /** Programs close a device with objects left; a kernel ends them then, and the file is closed all the same. */
+    private void destroyWhatIsLeft(final long context) {
+        left(pairs, context).forEach(this::destroyQp);
+        left(queues, context).forEach(this::destroyCq);
+        left(channels, context).forEach(this::destroyChannel);
+        left(memory, context).forEach(this::deregMr);
+        left(domains, context).forEach(this::deallocPd);
+    }
+
+    /** Those that belong to a context, which is the first field of every verbs struct. */
+    private List<Long> left(final Map<Long, ?> objects, final long context) {
+        final List<Long> left = new ArrayList<Long>();
+        call("look for objects of the device", () -> {
+            for (final Long object : objects.keySet()) {
+                if (Memory.i64(object) == context) {
+                    left.add(object);
+                }
+            }
+            return 0;
+        });
+        return left;
     }
 
     /** Of the process, as a GID: prefix and interface id. */

@@ -336,7 +336,7 @@ final class Job implements AutoCloseable {
         }
     }
 
-    private static void remove(final Path folder) throws IOException {
+    static void remove(final Path folder) throws IOException {
         try (Stream<Path> tree = Files.walk(folder)) {
             for (final Path path : tree.sorted(Comparator.reverseOrder()).toList()) {
                 Files.deleteIfExists(path);

@@ -36,11 +36,16 @@ final class Distribution {
 
     /** Whether some process listens at a TCP port. */
     static BooleanSupplier listens(final int port) {
+        return listens(Path.of("/proc/net"), port);
+    }
+
+    /** The same in the network namespace of a process: {@code /proc/PID/net}. */
+    static BooleanSupplier listens(final Path network, final int port) {
         final String suffix = String.format(":%04X", port);
         return () -> {
             try {
-                for (final String table : List.of("/proc/net/tcp", "/proc/net/tcp6")) {
-                    for (final String line : Files.readAllLines(Path.of(table))) {
+                for (final String table : List.of("tcp", "tcp6")) {
+                    for (final String line : Files.readAllLines(network.resolve(table))) {
                         final String[] fields = line.strip().split("\\s+");
                         if (fields[1].endsWith(suffix) && "0A".equals(fields[3])) {
                             return true;

@@ -81,7 +81,7 @@ final class PerftestSystemTest {
     }
 
     /** The last line of the table has size, iterations and figures; of bandwidths in MB/s a slow one may be 0.00. */
-    private static void assertPlausible(final Running client) throws Exception {
+    static void assertPlausible(final Running client) throws Exception {
         final String said = client.name() + ": " + client.output() + client.errors();
         final String row = client.output().lines().filter(l -> l.strip().matches("[0-9]+\\s+[0-9]+\\s+[0-9.\\s]+"))
                 .reduce((a, b) -> b).orElseThrow(() -> new AssertionError("no result: " + said));
