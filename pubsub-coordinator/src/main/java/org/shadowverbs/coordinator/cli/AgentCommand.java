@@ -73,7 +73,7 @@ final class AgentCommand {
     /** Chronicle Map reaches into the JDK; a JVM started without the options for that keeps the ids on its heap. */
     static PublishedStore store(final Address address, final Map<String, String> environment) throws IOException {
         final Path file = address.runDirectory(environment).resolve("fetched.map");
-        Files.deleteIfExists(file); // what an earlier agent fetched is of no use to this one
+        ChronicleStore.remove(file); // what an earlier agent fetched is of no use to this one
         return Object.class.getModule().isOpen("java.lang.reflect", ChronicleStore.class.getModule())
                 ? new LazyStore(() -> ChronicleStore.open(file), false)
                 : new MemoryStore();

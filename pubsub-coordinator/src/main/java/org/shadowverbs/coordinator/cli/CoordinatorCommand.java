@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.cli;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -65,11 +66,14 @@ final class CoordinatorCommand {
     /** After a crash the file holds what had been published; a new job begins with an empty one. */
     private static PublishedStore store(final Path run, final boolean recover) {
         final Path file = run.resolve("published.map");
-        final boolean exists = file.toFile().length() > 0;
-        if (exists && !recover && !file.toFile().delete()) {
-            throw new IllegalStateException(file + " can't be removed");
+        try {
+            if (!recover) {
+                ChronicleStore.remove(file);
+            }
+        } catch (IOException e) {
+            throw new UncheckedIOException(file + " can't be removed", e);
         }
-        return new LazyStore(() -> ChronicleStore.open(file), exists && recover);
+        return new LazyStore(() -> ChronicleStore.open(file), ChronicleStore.holdsValues(file));
     }
 
     private int daemon(final List<String> args, final int port) throws CommandException {

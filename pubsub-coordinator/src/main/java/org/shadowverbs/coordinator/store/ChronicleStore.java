@@ -4,8 +4,11 @@ package org.shadowverbs.coordinator.store;
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.util.Arrays;
+import java.util.List;
 import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
 
@@ -18,6 +21,8 @@ import net.openhft.chronicle.map.ChronicleMapBuilder;
 public final class ChronicleStore implements PublishedStore {
     static final int PART_BYTES = 4096;
     private static final String HEAD = "#0";
+    private static final String COPY = ".copy";
+    private static final String MARK = ".new";
     private static final int ENTRIES = 1 << 17;
     private static final int AVERAGE_VALUE_BYTES = 512;
     private static final int AVERAGE_KEY_BYTES = 40;
@@ -30,7 +35,8 @@ public final class ChronicleStore implements PublishedStore {
 
     /**
      * Opens the file, or makes it. One that a killed process left is mended: locks that it held are released and
-     * entries that were being written are dropped.
+     * entries that were being written are dropped. A file whose making or mending was itself cut short can't be opened
+     * any more: hence a mark beside it while it is made, and a copy while it is mended.
      */
     public static ChronicleStore open(final Path file) throws IOException {
         // Otherwise the library reports its use to a server on the Internet.
@@ -41,10 +47,54 @@ public final class ChronicleStore implements PublishedStore {
                 .averageKeySize(AVERAGE_KEY_BYTES)
                 .averageValueSize(AVERAGE_VALUE_BYTES)
                 .maxBloatFactor(4);
-        final boolean exists = file.toFile().length() > 0;
-        return new ChronicleStore(exists
-                ? builder.recoverPersistedTo(file.toFile(), true)
-                : builder.createPersistedTo(file.toFile()));
+        final Path copy = beside(file, COPY);
+        final Path mark = beside(file, MARK);
+        if (Files.exists(copy)) {
+            Files.copy(copy, file, StandardCopyOption.REPLACE_EXISTING);
+        } else if (Files.exists(mark)) {
+            Files.deleteIfExists(file); // nothing had been put in
+        }
+        if (!holdsValues(file)) {
+            Files.write(mark, new byte[0]);
+            final ChronicleStore made = new ChronicleStore(builder.createPersistedTo(file.toFile()));
+            Files.delete(mark);
+            return made;
+        }
+        if (!Files.exists(copy)) {
+            keepCopy(file, copy);
+        }
+        final ChronicleStore mended = new ChronicleStore(builder.recoverPersistedTo(file.toFile(), true));
+        Files.deleteIfExists(copy);
+        return mended;
+    }
+
+    private static void keepCopy(final Path file, final Path copy) throws IOException {
+        final Path unfinished = beside(file, COPY + MARK);
+        try {
+            Files.copy(file, unfinished, StandardCopyOption.REPLACE_EXISTING);
+            Files.move(unfinished, copy, StandardCopyOption.ATOMIC_MOVE);
+        } catch (final IOException e) {
+            // Where there is no space for one, the mending is tried without.
+            Files.deleteIfExists(unfinished);
+            System.getLogger(ChronicleStore.class.getName())
+                    .log(System.Logger.Level.WARNING, "{0} is mended without a copy of it: {1}", file, e.toString());
+        }
+    }
+
+    /** Whether an earlier process has left values. */
+    public static boolean holdsValues(final Path file) {
+        return file.toFile().length() > 0 && !Files.exists(beside(file, MARK)) || Files.exists(beside(file, COPY));
+    }
+
+    /** Removes what an earlier process has left. */
+    public static void remove(final Path file) throws IOException {
+        for (final Path path : List.of(beside(file, COPY), beside(file, COPY + MARK), file, beside(file, MARK))) {
+            Files.deleteIfExists(path);
+        }
+    }
+
+    private static Path beside(final Path file, final String suffix) {
+        return file.resolveSibling(file.getFileName() + suffix);
     }
 
     @Override

@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.store;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.BufferedReader;
@@ -78,6 +79,39 @@ class ChronicleStoreTest {
 
     @Test
     void whatWasPutIsThereAfterKill9() throws Exception {
+        readAfter(writeAndKill());
+    }
+
+    /** What a process that is killed while it mends the file leaves: a copy, and a file that can't be used. */
+    @Test
+    void whatWasPutIsThereWhenTheMendingWasCutShort() throws Exception {
+        final int last = writeAndKill();
+        final Path store = directory.resolve("store");
+        Files.copy(store, directory.resolve("store.copy"));
+        spoil(store);
+        readAfter(last);
+        assertFalse(Files.exists(directory.resolve("store.copy")));
+    }
+
+    /** What a process that is killed while it makes the file leaves: a mark, and a file that can't be used. */
+    @Test
+    void isMadeAnewWhenTheMakingWasCutShort() throws Exception {
+        writeAndKill();
+        Files.createFile(directory.resolve("store.new"));
+        spoil(directory.resolve("store"));
+        assertFalse(ChronicleStore.holdsValues(directory.resolve("store")));
+        writeAndKill();
+        assertTrue(ChronicleStore.holdsValues(directory.resolve("store")));
+        assertFalse(Files.exists(directory.resolve("store.new")));
+    }
+
+    private static void spoil(final Path store) throws Exception {
+        try (var channel = java.nio.channels.FileChannel.open(store, java.nio.file.StandardOpenOption.WRITE)) {
+            channel.write(java.nio.ByteBuffer.allocate(1 << 16), 0);
+        }
+    }
+
+    private int writeAndKill() throws Exception {
         final Process writer = worker("write");
         int last = -1;
         try (BufferedReader out = new BufferedReader(
@@ -92,6 +126,10 @@ class ChronicleStoreTest {
         assertTrue(writer.waitFor(30, TimeUnit.SECONDS));
         assertTrue(last >= 2000,
                 "the writer ended early: " + Files.readString(directory.resolve("errors")));
+        return last;
+    }
+
+    private void readAfter(final int last) throws Exception {
         final Process reader = worker("read", Integer.toString(last));
         assertEquals("good\n", new String(reader.getInputStream().readAllBytes(), StandardCharsets.UTF_8),
                 Files.readString(directory.resolve("errors")));
