@@ -16,7 +16,7 @@
 
 #define SKIP 200
 #define REPLAY_EVERY 12
-#define REPLAYS 10
+#define REPLAYS 1000
 
 static struct {
 	char what[16], which[16];
@@ -141,6 +141,15 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	}
 	pthread_mutex_unlock(&fault.lock);
 	return err;
+}
+
+/* With room for the replays. */
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+{
+	struct ibv_qp *(*real)(struct ibv_pd *, struct ibv_qp_init_attr *) = dlsym(RTLD_NEXT, "ibv_create_qp");
+
+	attr->cap.max_send_wr += REPLAYS;
+	return real(pd, attr);
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *device)
