@@ -30,13 +30,6 @@ static int poll_one(struct sv_cq *cq, const char *verb)
 	return likely(got > 0) ? 0 : got ? EIO : ENOENT;
 }
 
-/* Outside of the gate, for the thread that holds it may wait there. */
-static void take(struct sv_cq *cq)
-{
-	for (unsigned tries = 1; __atomic_exchange_n(&cq->polling, 1, __ATOMIC_ACQUIRE); tries++)
-		sv_spin_turn(tries);
-}
-
 static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 {
 	struct sv_cq *cq = cq_of(ex);
@@ -44,10 +37,11 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (unlikely(attr->comp_mask))
 		return EINVAL;
-	take(cq);
+	/* Outside of the gate, for the thread that holds it may wait there. */
+	sv_long_lock_take(&cq->polling);
 	err = poll_one(cq, "ibv_start_poll");
 	if (err)
-		sv_store_release(&cq->polling, 0);
+		sv_long_lock_drop(&cq->polling);
 	return err;
 }
 
@@ -63,7 +57,7 @@ static int next_poll(struct ibv_cq_ex *ex)
 
 static void end_poll(struct ibv_cq_ex *ex)
 {
-	sv_store_release(&cq_of(ex)->polling, 0);
+	sv_long_lock_drop(&cq_of(ex)->polling);
 }
 
 static void end_poll_single_threaded(struct ibv_cq_ex *ex)

@@ -2,21 +2,27 @@
 #include "datagram.h"
 #include "idmap.h"
 
-void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
+static SV_ALWAYS_INLINE void aim(uint64_t vah, uint32_t qp_num, uint32_t qkey, struct ibv_send_wr *real)
 {
-	const struct sv_sent_entry *entry = sv_send_slot(qp, slot);
-	const struct sv_ah *ah = sv_ah_of((struct ibv_ah *)(uintptr_t)entry->remote_addr);
+	const struct sv_ah *ah = sv_ah_of((struct ibv_ah *)(uintptr_t)vah);
 	uint64_t found;
 
-	if (sv_idmap_find(ah->map, entry->rkey, &found)) {
+	if (sv_idmap_find(ah->map, qp_num, &found)) {
 		real->wr.ud.ah = ah->reals[found >> 32];
 		real->wr.ud.remote_qpn = (uint32_t)found;
 	} else {
 		real->wr.ud.ah = ah->real;
 		/* The multicast number stands for no QP. */
-		real->wr.ud.remote_qpn = entry->rkey == 0xffffff ? entry->rkey : entry->rkey ^ sv_masks.qp_num;
+		real->wr.ud.remote_qpn = qp_num == 0xffffff ? qp_num : qp_num ^ sv_masks.qp_num;
 	}
-	real->wr.ud.remote_qkey = entry->compare_add;
+	real->wr.ud.remote_qkey = qkey;
+}
+
+void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
+{
+	const struct sv_sent_entry *entry = sv_send_slot(qp, slot);
+
+	aim(entry->remote_addr, entry->rkey, entry->compare_add, real);
 }
 
 int sv_post_datagrams(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -37,7 +43,7 @@ int sv_post_datagrams(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 		if (!err) {
 			sv_send_slot(qp, fields.slot)->compare_add = wr->wr.ud.remote_qkey;
 			sv_build_send(qp, &fields, &real, wr->num_sge > 1 ? qp->send_scratch : &one);
-			sv_aim(qp, fields.slot, &real);
+			aim(fields.remote_addr, fields.rkey, wr->wr.ud.remote_qkey, &real);
 			err = context->post_send(qp->sq.real, &real, &real_bad);
 			if (err)
 				sv_unlog_send(qp, 1);

@@ -239,11 +239,9 @@ void sv_spin_turn(unsigned tries)
 	errno = saved;
 }
 
-static void take_spinlock(struct sv_lock *lock)
-{
-	for (unsigned tries = 1; sv_load(&lock->word) || __atomic_exchange_n(&lock->word, 1, __ATOMIC_ACQUIRE); tries++)
-		sv_spin_turn(tries);
-}
+#define take_spinlock(word)                                                                          \
+	for (unsigned tries = 1; sv_load(word) || __atomic_exchange_n(word, 1, __ATOMIC_ACQUIRE); tries++) \
+		sv_spin_turn(tries)
 
 static bool is_in(const struct sv_thread *owner, const struct sv_lock *lock)
 {
@@ -286,15 +284,29 @@ void sv_lock_take_slow(struct sv_lock *lock, struct sv_thread *self, enum sv_hel
 		__atomic_store_n(&lock->bias, self->id, __ATOMIC_SEQ_CST);
 		return;
 	}
-	take_spinlock(lock);
+	take_spinlock(&lock->word);
 }
 
-void sv_lock_take_nested(struct sv_lock *lock, struct sv_thread *self, enum sv_held held)
+void sv_long_lock_take_slow(struct sv_long_lock *lock, struct sv_thread *self)
 {
-	if (sv_load(&lock->bias) == self->id) {
-		sv_store_fenced(&self->held[held], lock);
-		if (sv_load_fenced(&lock->bias) == self->id)
+	bool fenced = sv_load(&sv_gate_word) & SV_GATE_FENCED;
+	uint32_t bias;
+
+	for (unsigned tries = 1; (bias = sv_load_acquire(&lock->bias)) != SV_BIAS_NONE; tries++) {
+		if (bias == SV_BIAS_MOVING || !sv_cas(&lock->bias, &bias, SV_BIAS_MOVING)) {
+			sv_spin_turn(tries);
+			continue;
+		}
+		if (!bias && !fenced) {
+			sv_store(&lock->inside, 1);
+			sv_store_release(&lock->bias, self->id);
 			return;
+		}
+		sv_membarrier();
+		for (tries = 1; __atomic_load_n(&lock->inside, __ATOMIC_SEQ_CST); tries++)
+			sv_spin_turn(tries);
+		sv_store_release(&lock->bias, SV_BIAS_NONE);
+		break;
 	}
-	sv_lock_take_slow(lock, self, held, true);
+	take_spinlock(&lock->word);
 }

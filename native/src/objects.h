@@ -128,7 +128,7 @@ struct sv_cq {
 	uint32_t async_reported;
 	uint32_t ending;		/* ibv_destroy_cq waits: no event is handed out any more */
 	/* Of an extended queue. */
-	uint32_t polling;		/* a lock, held from ibv_start_poll to ibv_end_poll */
+	struct sv_long_lock polling;	/* held from ibv_start_poll to ibv_end_poll */
 	uint64_t extras_wanted;		/* wc_flags that an ibv_wc has no field for: the real queue is an extended one */
 	uint64_t wc_flags;
 	struct ibv_wc current;		/* what the wc_read functions read */

@@ -127,12 +127,53 @@ static inline void sv_thread_holds_nothing(struct sv_thread *self)
 }
 
 /* While another lock is held. */
-void sv_lock_take_nested(struct sv_lock *lock, struct sv_thread *self, enum sv_held held);
+static inline void sv_lock_take_nested(struct sv_lock *lock, struct sv_thread *self, enum sv_held held)
+{
+	if (likely(sv_load(&lock->bias) == self->id)) {
+		sv_store_fenced(&self->held[held], lock);
+		if (likely(sv_load_fenced(&lock->bias) == self->id))
+			return;
+	}
+	sv_lock_take_slow(lock, self, held, true);
+}
 
 /* An owner that drops its lock has nothing to do: it can be taken from it once the verb has ended. */
 static inline void sv_lock_drop(struct sv_lock *lock)
 {
 	if (unlikely(sv_load(&lock->bias) == SV_BIAS_NONE))
+		sv_store_release(&lock->word, 0);
+}
+
+/*
+ * A lock that is held from one verb to another (ibv_wr_start to ibv_wr_complete), outside of the gate. It belongs to the
+ * first thread that takes it, like the other; when a second one wants it, it is an ordinary spinlock from then on.
+ */
+struct sv_long_lock {
+	uint32_t bias;
+	uint32_t inside;	/* its owner holds it */
+	uint32_t word;		/* the spinlock when the bias is SV_BIAS_NONE */
+};
+
+void sv_long_lock_take_slow(struct sv_long_lock *lock, struct sv_thread *self);
+
+static inline void sv_long_lock_take(struct sv_long_lock *lock)
+{
+	struct sv_thread *self = sv_thread_self();
+
+	if (likely(sv_load(&lock->bias) == self->id)) {
+		sv_store_fenced(&lock->inside, 1);
+		if (likely(sv_load_fenced(&lock->bias) == self->id))
+			return;
+		sv_store_release(&lock->inside, 0);
+	}
+	sv_long_lock_take_slow(lock, self);
+}
+
+static inline void sv_long_lock_drop(struct sv_long_lock *lock)
+{
+	if (likely(sv_load(&lock->bias) != SV_BIAS_NONE))
+		sv_store_release(&lock->inside, 0);
+	else
 		sv_store_release(&lock->word, 0);
 }
 

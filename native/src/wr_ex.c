@@ -9,7 +9,7 @@
 #include "say.h"
 
 struct sv_stage {
-	uint32_t lock;			/* held from start to complete or abort */
+	struct sv_long_lock lock;	/* held from start to complete or abort */
 	uint32_t count;
 	uint32_t capacity;
 	uint32_t max_sge;
@@ -24,12 +24,6 @@ struct sv_stage {
 static struct sv_stage *stage_of(struct ibv_qp_ex *ex)
 {
 	return sv_container_of(ex, struct sv_qp, ex)->stage;
-}
-
-static void take(struct sv_stage *stage)
-{
-	for (unsigned tries = 1; __atomic_exchange_n(&stage->lock, 1, __ATOMIC_ACQUIRE); tries++)
-		sv_spin_turn(tries);
 }
 
 static void refuse(struct sv_stage *stage, int err)
@@ -235,7 +229,7 @@ static void start(struct ibv_qp_ex *ex)
 {
 	struct sv_stage *stage = stage_of(ex);
 
-	take(stage);
+	sv_long_lock_take(&stage->lock);
 	stage->count = 0;
 	stage->err = 0;
 	stage->current = &stage->requests[stage->capacity];
@@ -261,13 +255,13 @@ static int complete(struct ibv_qp_ex *ex)
 		sv_lock_drop(&qp->sq.lock);
 		sv_gate_leave(self);
 	}
-	sv_store_release(&stage->lock, 0);
+	sv_long_lock_drop(&stage->lock);
 	return err;
 }
 
 static void abort_requests(struct ibv_qp_ex *ex)
 {
-	sv_store_release(&stage_of(ex)->lock, 0);
+	sv_long_lock_drop(&stage_of(ex)->lock);
 }
 
 int sv_stage_open(struct sv_qp *qp)

@@ -431,6 +431,53 @@ static void extended_requests(void)
 	close_fixture(f);
 }
 
+struct builder {
+	struct ibv_qp_ex *ex;
+	unsigned long *built;
+};
+
+#define BUILDERS 3
+#define BUILT_EACH 20000
+
+static void *build_requests(void *argument)
+{
+	struct builder *b = argument;
+
+	for (int i = 0; i < BUILT_EACH; i++) {
+		ibv_wr_start(b->ex);
+		ibv_wr_send(b->ex);
+		++*b->built;
+		ibv_wr_abort(b->ex);
+	}
+	return NULL;
+}
+
+/* From start to complete or abort the queue pair belongs to one thread; also when another was there first. */
+static void builders_exclude_each_other(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = f->cq, .recv_cq = f->cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = f->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(f->context, &attr);
+	unsigned long built = 0;
+	struct builder b = { ibv_qp_to_qp_ex(qp), &built };
+	pthread_t threads[BUILDERS];
+
+	build_requests(&b);
+	for (int i = 0; i < BUILDERS; i++)
+		CHECK_EQUAL(pthread_create(&threads[i], NULL, build_requests, &b), 0);
+	for (int i = 0; i < BUILDERS; i++)
+		pthread_join(threads[i], NULL);
+	build_requests(&b);
+	CHECK_EQUAL(built, (BUILDERS + 2) * BUILT_EACH);
+	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+	close_fixture(f);
+}
+
 static void domains(void)
 {
 	struct fixture *f = open_fixture(shape);
@@ -567,6 +614,7 @@ int main(void)
 	RUN(two_completion_queues);
 	RUN(destroyed_qp_leaves_no_completion);
 	RUN(extended_requests);
+	RUN(builders_exclude_each_other);
 	RUN(domains);
 	RUN(refused_by_name);
 	RUN(no_operation_is_forgotten);
