@@ -10,6 +10,13 @@
  *   recv        receives, likewise
  *   empty_poll  polls of an empty completion queue
  *
+ * and with one queue pair of its own kind each, the regions taking turns:
+ *
+ *   wr_send     SENDs built by ibv_wr_start to ibv_wr_complete
+ *   cq_ex       SENDs whose completions are read by ibv_start_poll to ibv_end_poll
+ *   srq_recv    receives of a shared receive queue
+ *   ud_send     datagrams
+ *
  *   -q QPS      queue pairs on one completion queue (1)
  *   -m MRS      memory regions (1)
  *   -c CPU      the measuring thread runs on this processor
@@ -37,6 +44,7 @@
 enum {
 	DEPTH = 16,
 	MESSAGE = 64,
+	QKEY = 0x1234,
 	MAX_ROUNDS = 10000,
 	REQUEST_SECONDS = 120,
 };
@@ -53,6 +61,11 @@ static struct ibv_cq *cq;
 static struct ibv_qp **qps;
 static struct ibv_mr **mrs;
 static struct ibv_sge *sges;		/* one for each region */
+/* For the cases with one queue pair of another kind. */
+static struct ibv_cq_ex *cq_ex;
+static struct ibv_srq *srq;
+static struct ibv_ah *ah;
+static struct ibv_qp *wr_qp, *cq_ex_qp, *srq_qp, *ud_qp;
 static char *buffer;
 static uint32_t qp_count = 1, mr_count = 1;
 static int cpu = -1, rounds = 501, count_too;
@@ -169,11 +182,102 @@ static void run_empty_poll(uint64_t times, uint32_t used_qps, uint32_t used_mrs)
 			die("a completion in an empty completion queue");
 }
 
+static void run_wr_send(uint64_t times, uint32_t used_qps, uint32_t used_mrs)
+{
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(wr_qp);
+	uint32_t mr = 0;
+
+	(void)used_qps;
+	for (uint64_t i = 0; i < times; i++) {
+		int error;
+
+		ibv_wr_start(qp);
+		qp->wr_id = i;
+		qp->wr_flags = IBV_SEND_SIGNALED;
+		ibv_wr_send(qp);
+		ibv_wr_set_sge(qp, sges[mr].lkey, sges[mr].addr, sges[mr].length);
+		error = ibv_wr_complete(qp);
+		if (error)
+			die("request %llu: ibv_wr_complete: %s", (unsigned long long)i, strerror(error));
+		take_completion(i);
+		mr = mr + 1 == used_mrs ? 0 : mr + 1;
+	}
+}
+
+static void run_cq_ex(uint64_t times, uint32_t used_qps, uint32_t used_mrs)
+{
+	struct ibv_send_wr wr = { .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct ibv_poll_cq_attr attr = { 0 };
+	uint32_t mr = 0;
+
+	(void)used_qps;
+	for (uint64_t i = 0; i < times; i++) {
+		int error;
+
+		wr.wr_id = i;
+		wr.sg_list = &sges[mr];
+		error = ibv_post_send(cq_ex_qp, &wr, &bad);
+		if (error)
+			die("request %llu: ibv_post_send: %s", (unsigned long long)i, strerror(error));
+		error = ibv_start_poll(cq_ex, &attr);
+		if (error)
+			die("request %llu: ibv_start_poll: %s", (unsigned long long)i, strerror(error));
+		if (cq_ex->status != IBV_WC_SUCCESS || cq_ex->wr_id != i || ibv_wc_read_opcode(cq_ex) != IBV_WC_SEND)
+			die("request %llu: completion of request %llu: %s", (unsigned long long)i,
+			    (unsigned long long)cq_ex->wr_id, ibv_wc_status_str(cq_ex->status));
+		ibv_end_poll(cq_ex);
+		mr = mr + 1 == used_mrs ? 0 : mr + 1;
+	}
+}
+
+static void run_srq_recv(uint64_t times, uint32_t used_qps, uint32_t used_mrs)
+{
+	struct ibv_recv_wr wr = { .num_sge = 1 }, *bad;
+	uint32_t mr = 0;
+
+	(void)used_qps;
+	for (uint64_t i = 0; i < times; i++) {
+		int error;
+
+		wr.wr_id = i;
+		wr.sg_list = &sges[mr];
+		error = ibv_post_srq_recv(srq, &wr, &bad);
+		if (error)
+			die("request %llu: ibv_post_srq_recv: %s", (unsigned long long)i, strerror(error));
+		take_completion(i);
+		mr = mr + 1 == used_mrs ? 0 : mr + 1;
+	}
+}
+
+static void run_ud_send(uint64_t times, uint32_t used_qps, uint32_t used_mrs)
+{
+	struct ibv_send_wr wr = { .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+				  .wr.ud = { .ah = ah, .remote_qpn = ud_qp->qp_num, .remote_qkey = QKEY } }, *bad;
+	uint32_t mr = 0;
+
+	(void)used_qps;
+	for (uint64_t i = 0; i < times; i++) {
+		int error;
+
+		wr.wr_id = i;
+		wr.sg_list = &sges[mr];
+		error = ibv_post_send(ud_qp, &wr, &bad);
+		if (error)
+			die("request %llu: ibv_post_send: %s", (unsigned long long)i, strerror(error));
+		take_completion(i);
+		mr = mr + 1 == used_mrs ? 0 : mr + 1;
+	}
+}
+
 static const struct test tests[] = {
 	{ "send", run_send },
 	{ "write", run_write },
 	{ "recv", run_recv },
 	{ "empty_poll", run_empty_poll },
+	{ "wr_send", run_wr_send },
+	{ "cq_ex", run_cq_ex },
+	{ "srq_recv", run_srq_recv },
+	{ "ud_send", run_ud_send },
 };
 
 static const struct test *test_named(const char *name)
@@ -181,7 +285,7 @@ static const struct test *test_named(const char *name)
 	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
 		if (!strcmp(tests[i].name, name))
 			return &tests[i];
-	die("no case %s; there are: send write recv empty_poll", name);
+	die("no case %s; there are: send write recv empty_poll wr_send cq_ex srq_recv ud_send", name);
 }
 
 static void connect_to_itself(struct ibv_qp *qp, uint16_t lid)
@@ -200,6 +304,61 @@ static void connect_to_itself(struct ibv_qp *qp, uint16_t lid)
 			      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "ibv_modify_qp to RTR");
 	need_ok(ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 			      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC), "ibv_modify_qp to RTS");
+}
+
+static void make_ready_for_datagrams(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr init = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+	struct ibv_qp_attr next = { .qp_state = IBV_QPS_RTR };
+
+	need_ok(ibv_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY),
+		"ibv_modify_qp to INIT");
+	need_ok(ibv_modify_qp(qp, &next, IBV_QP_STATE), "ibv_modify_qp to RTR");
+	next.qp_state = IBV_QPS_RTS;
+	need_ok(ibv_modify_qp(qp, &next, IBV_QP_STATE | IBV_QP_SQ_PSN), "ibv_modify_qp to RTS");
+}
+
+static struct ibv_qp *create_qp(enum ibv_qp_type type, struct ibv_cq *on, struct ibv_srq *receives, uint64_t send_ops)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = on, .recv_cq = on, .qp_type = type, .srq = receives, .pd = pd,
+		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | (send_ops ? IBV_QP_INIT_ATTR_SEND_OPS_FLAGS : 0),
+		.send_ops_flags = send_ops,
+	};
+
+	return need(ibv_create_qp_ex(context, &init), "ibv_create_qp_ex");
+}
+
+/* One of each other kind. */
+static void create_others(uint16_t lid)
+{
+	struct ibv_cq_init_attr_ex cq_attr = { .cqe = 4096, .wc_flags = IBV_WC_STANDARD_FLAGS };
+	struct ibv_srq_init_attr srq_attr = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct ibv_ah_attr to_itself = { .dlid = lid, .port_num = 1 };
+
+	cq_ex = need(ibv_create_cq_ex(context, &cq_attr), "ibv_create_cq_ex");
+	srq = need(ibv_create_srq(pd, &srq_attr), "ibv_create_srq");
+	ah = need(ibv_create_ah(pd, &to_itself), "ibv_create_ah");
+	wr_qp = create_qp(IBV_QPT_RC, cq, NULL, IBV_QP_EX_WITH_SEND);
+	cq_ex_qp = create_qp(IBV_QPT_RC, ibv_cq_ex_to_cq(cq_ex), NULL, 0);
+	srq_qp = create_qp(IBV_QPT_RC, cq, srq, 0);
+	ud_qp = create_qp(IBV_QPT_UD, cq, NULL, 0);
+	connect_to_itself(wr_qp, lid);
+	connect_to_itself(cq_ex_qp, lid);
+	connect_to_itself(srq_qp, lid);
+	make_ready_for_datagrams(ud_qp);
+}
+
+static void destroy_others(void)
+{
+	need_ok(ibv_destroy_qp(ud_qp), "ibv_destroy_qp");
+	need_ok(ibv_destroy_qp(srq_qp), "ibv_destroy_qp");
+	need_ok(ibv_destroy_qp(cq_ex_qp), "ibv_destroy_qp");
+	need_ok(ibv_destroy_qp(wr_qp), "ibv_destroy_qp");
+	need_ok(ibv_destroy_ah(ah), "ibv_destroy_ah");
+	need_ok(ibv_destroy_srq(srq), "ibv_destroy_srq");
+	need_ok(ibv_destroy_cq(ibv_cq_ex_to_cq(cq_ex)), "ibv_destroy_cq");
 }
 
 /* The time of the first verb that needs a device, which is where a library that starts something starts it. */
@@ -234,18 +393,15 @@ static void create_objects(void)
 		sges[i] = (struct ibv_sge){ (uintptr_t)mrs[i]->addr, MESSAGE, mrs[i]->lkey };
 	}
 	for (uint32_t i = 0; i < qp_count; i++) {
-		struct ibv_qp_init_attr init = {
-			.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-			.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1, .max_recv_sge = 1 },
-		};
-
-		qps[i] = need(ibv_create_qp(pd, &init), "ibv_create_qp");
+		qps[i] = create_qp(IBV_QPT_RC, cq, NULL, 0);
 		connect_to_itself(qps[i], port.lid);
 	}
+	create_others(port.lid);
 }
 
 static void destroy_objects(void)
 {
+	destroy_others();
 	for (uint32_t i = 0; i < qp_count; i++)
 		need_ok(ibv_destroy_qp(qps[i]), "ibv_destroy_qp");
 	for (uint32_t i = 0; i < mr_count; i++)
@@ -408,7 +564,7 @@ int main(int argc, char **argv)
 	}
 	if (optind != argc - 1) {
 		fprintf(stderr, "usage: dataplane [-q QPS] [-m MRS] [-c CPU] [-n ROUNDS] [-r REQUESTS] [-s] "
-			"[-w FOLDER] send|write|recv|empty_poll\n");
+			"[-w FOLDER] CASE\n");
 		return 2;
 	}
 	test = test_named(argv[optind]);

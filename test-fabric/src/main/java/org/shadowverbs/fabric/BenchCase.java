@@ -24,15 +24,18 @@ record BenchCase(String name, String program, int queuePairs, int regions) {
     static final BenchCase RECV_1QP = new BenchCase("recv_1qp", "recv", 1, 1);
     static final BenchCase EMPTY_POLL = new BenchCase("empty_poll", "empty_poll", 1, 1);
 
-    static final List<BenchCase> FRESH = List.of(SEND_1QP, SEND_1024QP, SEND_4096MR, WRITE_1QP, RECV_1QP,
-            EMPTY_POLL);
+    static final BenchCase WR_SEND_1QP = new BenchCase("wr_send_1qp", "wr_send", 1, 1);
+    static final BenchCase CQ_EX_1QP = new BenchCase("cq_ex_1qp", "cq_ex", 1, 1);
+    static final BenchCase SRQ_RECV_1QP = new BenchCase("srq_recv_1qp", "srq_recv", 1, 1);
+    static final BenchCase UD_SEND_1QP = new BenchCase("ud_send_1qp", "ud_send", 1, 1);
 
-    /** One queue pair and one region again, first: the row is named for what it is compared with. */
-    static final List<BenchCase> RESTARTED = List.of(
-            new BenchCase("send" + AFTER_RESTART, "send", 1, 1),
-            new BenchCase(SEND_1024QP.name + AFTER_RESTART, "send", MANY_QUEUE_PAIRS, 1),
-            new BenchCase(SEND_4096MR.name + AFTER_RESTART, "send", 1, MANY_REGIONS),
-            new BenchCase(WRITE_1QP.name + AFTER_RESTART, "write", 1, 1),
-            new BenchCase(RECV_1QP.name + AFTER_RESTART, "recv", 1, 1),
-            new BenchCase(EMPTY_POLL.name + AFTER_RESTART, "empty_poll", 1, 1));
+    static final List<BenchCase> FRESH = List.of(SEND_1QP, SEND_1024QP, SEND_4096MR, WRITE_1QP, RECV_1QP,
+            EMPTY_POLL, WR_SEND_1QP, CQ_EX_1QP, SRQ_RECV_1QP, UD_SEND_1QP);
+
+    /** The same again; the row for one queue pair and one region is called {@code send_after_restart}. */
+    static final List<BenchCase> RESTARTED = FRESH.stream().map(BenchCase::afterRestart).toList();
+
+    private BenchCase afterRestart() {
+        return new BenchCase((this == SEND_1QP ? "send" : name) + AFTER_RESTART, program, queuePairs, regions);
+    }
 }
