@@ -73,7 +73,7 @@ public final class TcpVerbs {
     }
 
     private final Host host;
-    private final Settings settings;
+    private Settings settings;
     private TcpDevice device;
     private Posix posix;
     private int openContexts;
@@ -90,6 +90,11 @@ public final class TcpVerbs {
     public TcpVerbs(final Host host, final Settings settings) {
         this.host = host;
         this.settings = settings;
+    }
+
+    /** The job's secret, from the next first open on. */
+    public synchronized void secret(final String secret) {
+        settings = new Settings(settings.address(), secret, settings.spinNanos());
     }
 
     /** Does the work on the engine's thread and waits for it; who waits long is told of. */

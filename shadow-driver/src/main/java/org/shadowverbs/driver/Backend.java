@@ -21,6 +21,15 @@ interface Backend {
         throw new VerbsException(VerbsErrno.EINVAL, "the backend is " + name() + ", not " + name);
     }
 
+    /**
+     * The job's secret is another from now on; no device is open.
+     *
+     * @param secret empty: it is the one that was known
+     */
+    default void secret(final String secret) {
+        // An HCA has no use for it.
+    }
+
     /** The devices of this host, as of now; valid until the next call. */
     long[] devices();
 

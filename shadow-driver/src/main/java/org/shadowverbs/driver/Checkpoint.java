@@ -333,6 +333,7 @@ final class Checkpoint {
                 library.say("checkpoint " + epoch + " was given up: " + verdict.reason());
             }
             if (verdict.outcome() == Verdict.Outcome.RESTORED) {
+                backend.secret(verdict.secret());
                 choose(verdict.backend());
             }
             socket = verdict.agent();
@@ -345,7 +346,7 @@ final class Checkpoint {
     /** The restart says what the real objects are made of from now on; a process that was not restored keeps its own. */
     private void choose(final String name) {
         try {
-            backend.choose(name);
+            backend.choose(name.equals(Verdict.SAME_BACKEND) ? backend.name() : name);
         } catch (VerbsException e) {
             library.say(e.getMessage() + "; " + backend.name() + " is used");
         }

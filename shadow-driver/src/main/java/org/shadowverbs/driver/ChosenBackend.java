@@ -7,6 +7,8 @@ import java.lang.foreign.MemorySegment;
 final class ChosenBackend implements Backend {
     private final Native library;
     private volatile Backend chosen;
+    /** Empty: that of the environment. */
+    private String secret = "";
 
     /** @param name "hca", "ib2tcp", or null for the first */
     ChosenBackend(final Native library, final String name) {
@@ -28,10 +30,17 @@ final class ChosenBackend implements Backend {
             case Ib2TcpBackend.NAME:
                 select(true);
                 chosen = new Ib2TcpBackend(library);
+                chosen.secret(secret);
                 break;
             default:
                 throw new VerbsException(VerbsErrno.EINVAL, "there is no backend " + name);
         }
+    }
+
+    @Override
+    public void secret(final String now) {
+        secret = now;
+        chosen.secret(now);
     }
 
     /** At the start the library has read the same environment. */

@@ -66,6 +66,13 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
+    public void secret(final String secret) {
+        if (!secret.isEmpty()) {
+            verbs.secret(secret);
+        }
+    }
+
+    @Override
     public long[] devices() {
         return new long[] {host.device()};
     }

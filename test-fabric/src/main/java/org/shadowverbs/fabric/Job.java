@@ -127,14 +127,18 @@ final class Job implements AutoCloseable {
         return port;
     }
 
-    /** What launches and restarts are given from now on as {@code --backend}. */
+    /**
+     * What launches and restarts are given from now on as {@code --backend}; null: nothing, and no software HCA, either.
+     */
     void backend(final String name) {
         backend = name;
     }
 
     /** Runs a program under the preload on the software HCA, or what {@link #backend} says. */
     Running launch(final String name, final String... program) throws IOException {
-        return run(name, command("launch", concat(at(), "--test-fabric", "--backend", backend, "--"), program));
+        final List<String> options = backend == null ? concat(at(), "--")
+                : concat(at(), "--test-fabric", "--backend", backend, "--");
+        return run(name, command("launch", options, program));
     }
 
     /** The path of one of the fabric's own programs. */
@@ -201,7 +205,8 @@ final class Job implements AutoCloseable {
 
     /** Restarts a checkpoint, in the background; the command ends with the job. */
     Running restart(final String checkpoint) throws IOException {
-        return run("restart-" + commands++, command("restart", concat(at(), "--backend", backend), checkpoint));
+        return run("restart-" + commands++, command("restart",
+                backend == null ? at() : concat(at(), "--backend", backend), checkpoint));
     }
 
     JsonNode status() throws IOException, InterruptedException {

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.fabric;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -44,13 +52,51 @@ final class Ib2TcpSystemTest {
             final Selfcheck selfcheck = new Selfcheck(job);
             final Running program = selfcheck.launch("selfcheck", 4);
             selfcheck.awaitConnected();
-            final List<String> cut = new ArrayList<>(List.of(job.program("cut-tcp"), "--cuts", "100"));
-            program.descendants().forEach(rank -> cut.add(Long.toString(rank.pid())));
-            final Running cutter = job.runCommandLine("cut-tcp", cut.toArray(new String[0]));
-            cutter.succeed(Duration.ofSeconds(90));
+            cut(job, program, 100);
             selfcheck.work();
             selfcheck.stopAndVerify();
         }
+    }
+
+    /** Also after a restart for which no backend is named; and connections are those of this job alone. */
+    @Test
+    void isChosenWhereThereIsNoDevice() throws Exception {
+        Assumptions.assumeFalse(Files.exists(Path.of("/sys/class/infiniband")), "this host may have a verbs device");
+        try (Job job = Distribution.start()) {
+            job.backend(null);
+            final Selfcheck selfcheck = new Selfcheck(job);
+            final Running program = selfcheck.launch("selfcheck", RANKS);
+            selfcheck.awaitConnected();
+            assertEquals(1, program.lines("verbs go over TCP"), program.errors());
+            assertSecretIsKept(program);
+            cut(job, program, 1);
+            final String folder = job.checkpoint().get("folder").asText();
+            selfcheck.killHard();
+            final Running restarted = job.restartAndAwait(folder, RANKS);
+            selfcheck.work(restarted);
+            cut(job, restarted, 1);
+            selfcheck.stop(restarted);
+            Selfcheck.verify(program);
+        }
+    }
+
+    /** In its environment, which only its user can read, and on no command line. */
+    private static void assertSecretIsKept(final Running program) throws Exception {
+        final Path process = Path.of("/proc", Long.toString(program.pid()));
+        final String secret = Stream.of(Files.readString(process.resolve("environ")).split("\0"))
+                .filter(v -> v.startsWith("SHADOWVERBS_SECRET=")).findFirst().orElseThrow().split("=", 2)[1];
+        assertEquals(64, secret.length());
+        assertEquals("r--------", PosixFilePermissions.toString(
+                Files.getPosixFilePermissions(process.resolve("environ"))));
+        for (final ProcessHandle any : ProcessHandle.allProcesses().toList()) {
+            assertFalse(any.info().commandLine().orElse("").contains(secret));
+        }
+    }
+
+    private static void cut(final Job job, final Running program, final int cuts) throws Exception {
+        final List<String> cut = new ArrayList<>(List.of(job.program("cut-tcp"), "--cuts", Integer.toString(cuts)));
+        program.descendants().forEach(rank -> cut.add(Long.toString(rank.pid())));
+        job.runCommandLine("cut-tcp-" + program.name(), cut.toArray(new String[0])).succeed(Duration.ofSeconds(90));
     }
 
     @Test

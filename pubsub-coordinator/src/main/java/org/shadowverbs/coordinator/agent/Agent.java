@@ -376,7 +376,7 @@ public final class Agent implements AutoCloseable {
 
     private void verdict(final LocalRank rank, final Thaw m) {
         final Verdict verdict = new Verdict(m.outcome().equals("resumed") ? Verdict.Outcome.RESUMED
-                : Verdict.Outcome.ABORTED, m.epoch(), options.backend(), options.socket(), m.reason());
+                : Verdict.Outcome.ABORTED, m.epoch(), options.backend(), options.socket(), "", m.reason());
         if (rank.state == MemberState.DETACHED) {
             write(rank, verdict);
         } else {
@@ -458,7 +458,7 @@ public final class Agent implements AutoCloseable {
                         rank.hostPid = hostPid;
                         rank.watch = ProcessWatch.start(hostPid, () -> processEnded(rank));
                         write(rank, new Verdict(Verdict.Outcome.RESTORED, epoch, options.backend(), options.socket(),
-                                ""));
+                                options.secret(), ""));
                     }
                 }
             }
@@ -527,7 +527,7 @@ public final class Agent implements AutoCloseable {
             throw new ProtocolException("peer of protocol version " + version + ", this agent has version "
                     + FrameType.VERSION + ": restart the program with this installation");
         }
-        if (!options.secret().equals(secret)) {
+        if (options.secretGiven() && !options.secret().equals(secret)) {
             throw new ProtocolException("wrong job secret (SHADOWVERBS_SECRET)");
         }
     }

@@ -12,11 +12,13 @@ import java.util.List;
  * @param host this host's name
  * @param runDirectory for socket, FIFOs and log
  * @param socket for ranks
- * @param secret to be shown to the coordinator and by ranks; empty: none
- * @param backend for verdicts: "hca" or "ib2tcp"
+ * @param secret to be shown to the coordinator, and to be the restored ranks' from then on; empty: none
+ * @param secretGiven by the user, so that ranks and launches must show it, too; one that the coordinator has made is for the
+ *     network: who reaches the socket, in a folder of one user's, has nothing to prove
+ * @param backend for verdicts: "hca", "ib2tcp" or "same"
  * @param ownCommand starts this agent anew should it be lost; empty where the processes of the job end with it
  * @param coordinatorCommand starts the coordinator anew when it is lost; empty: somebody else does
  */
 public record AgentOptions(String coordinatorHost, int coordinatorPort, String host, Path runDirectory, Path socket,
-        String secret, String backend, List<String> ownCommand, List<String> coordinatorCommand) {
+        String secret, boolean secretGiven, String backend, List<String> ownCommand, List<String> coordinatorCommand) {
 }

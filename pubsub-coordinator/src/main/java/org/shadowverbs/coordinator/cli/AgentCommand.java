@@ -11,7 +11,9 @@ import java.util.Map;
 import java.util.Set;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
+import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.process.Criu;
+import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.ChronicleStore;
 import org.shadowverbs.coordinator.store.LazyStore;
@@ -32,14 +34,13 @@ final class AgentCommand {
     }
 
     int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse("agent", args, Set.of("-h", "-p", "--backend"), Set.of("--daemon"));
+        final Arguments a = Arguments.parse("agent", args, Set.of("-h", "-p"), Set.of("--daemon"));
         final Address address = Address.of("agent", a, environment);
-        final String backend = Backends.check("agent", a.value("--backend", "hca"));
         if (a.has("--daemon")) {
             return daemon(args, address);
         }
-        try (Agent agent = new Agent(options(address, backend, environment, own(args), a.operands()), new Criu(),
-                store(address, environment))) {
+        try (Agent agent = new Agent(options(address, Verdict.SAME_BACKEND, own(args), a.operands()), new Criu(),
+                store(address))) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("agent: " + (agent.refusal().isEmpty()
                         ? "no coordinator answers at " + address : agent.refusal()));
@@ -62,17 +63,18 @@ final class AgentCommand {
         return own;
     }
 
-    static AgentOptions options(final Address address, final String backend, final Map<String, String> environment,
-            final List<String> own, final List<String> coordinatorCommand) throws IOException {
-        final Path directory = RunDirectory.make(RunDirectory.root(environment), address.host(), address.port());
+    static AgentOptions options(final Address address, final String backend, final List<String> own,
+            final List<String> coordinatorCommand) throws IOException, CommandException {
+        final Path directory =
+                RunDirectory.make(RunDirectory.root(address.environment()), address.host(), address.port());
         return new AgentOptions(address.host(), address.port(), hostName(), directory,
-                RunDirectory.agentSocket(directory), environment.getOrDefault("SHADOWVERBS_SECRET", ""), backend, own,
+                RunDirectory.agentSocket(directory), address.secret(), JobSecret.made(directory).isEmpty(), backend, own,
                 coordinatorCommand);
     }
 
     /** Chronicle Map reaches into the JDK; a JVM started without the options for that keeps the ids on its heap. */
-    static PublishedStore store(final Address address, final Map<String, String> environment) throws IOException {
-        final Path file = address.runDirectory(environment).resolve("fetched.map");
+    static PublishedStore store(final Address address) throws IOException {
+        final Path file = address.runDirectory().resolve("fetched.map");
         ChronicleStore.remove(file); // what an earlier agent fetched is of no use to this one
         return Object.class.getModule().isOpen("java.lang.reflect", ChronicleStore.class.getModule())
                 ? new LazyStore(() -> ChronicleStore.open(file), false)

@@ -54,8 +54,7 @@ final class CoordinatorClient {
             }
         });
         try (channel) {
-            channel.write(new Command(FrameType.VERSION,
-                    System.getenv().getOrDefault("SHADOWVERBS_SECRET", ""), name, arguments));
+            channel.write(new Command(FrameType.VERSION, address.secret(), name, arguments));
             for (;;) {
                 final Message message = channel.read();
                 switch (message) {

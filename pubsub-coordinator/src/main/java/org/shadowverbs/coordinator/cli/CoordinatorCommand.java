@@ -3,12 +3,14 @@ package org.shadowverbs.coordinator.cli;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.InetAddress;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.server.Coordinator;
 import org.shadowverbs.coordinator.server.CoordinatorOptions;
@@ -43,24 +45,47 @@ final class CoordinatorCommand {
         if (a.has("--daemon")) {
             return daemon(args, port);
         }
-        final String directory = a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."));
-        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(a.value("--address", "localhost"), port,
-                portFile.isEmpty() ? null : Path.of(portFile).toAbsolutePath(), RunDirectory.root(environment),
-                Path.of(directory).toAbsolutePath().normalize(), Duration.ofSeconds(interval), keep,
-                a.has("--exit-on-last"), environment.getOrDefault("SHADOWVERBS_SECRET", ""), deadline,
-                a.has("--recover")),
-                run -> store(run, a.has("--recover")))) {
-            System.out.println("coordinator ready at port " + coordinator.port());
-            System.out.close();
-            Runtime.getRuntime().addShutdownHook(new Thread(coordinator::close));
-            coordinator.await();
-            return 0;
+        try {
+            return serve(a, port, portFile, interval, keep, deadline);
         } catch (IOException e) {
             throw new CommandException("coordinator: " + e.getMessage());
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             return 1;
         }
+    }
+
+    private int serve(final Arguments a, final int port, final String portFile, final int interval, final int keep,
+            final int deadline) throws IOException, InterruptedException {
+        final Path root = RunDirectory.root(environment);
+        final String address = a.value("--address", "localhost");
+        final String directory = a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."));
+        // On other hosts nobody could read it: a job of several hosts has one when the user gives it.
+        final boolean made = JobSecret.given(environment).isEmpty()
+                && InetAddress.getByName(address).isLoopbackAddress();
+        final String secret = made ? secret(root, port, a.has("--recover")) : JobSecret.given(environment);
+        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(address, port,
+                portFile.isEmpty() ? null : Path.of(portFile).toAbsolutePath(), root,
+                Path.of(directory).toAbsolutePath().normalize(), Duration.ofSeconds(interval), keep,
+                a.has("--exit-on-last"), secret, deadline, a.has("--recover")),
+                run -> store(run, a.has("--recover")))) {
+            if (made) {
+                JobSecret.keep(coordinator.runDirectory(), secret);
+            } else {
+                JobSecret.forget(coordinator.runDirectory());
+            }
+            System.out.println("coordinator ready at port " + coordinator.port());
+            System.out.close();
+            Runtime.getRuntime().addShutdownHook(new Thread(coordinator::close));
+            coordinator.await();
+            return 0;
+        }
+    }
+
+    /** A new one, or that of the coordinator in whose place this one is. */
+    private static String secret(final Path root, final int port, final boolean recover) throws IOException {
+        final String before = recover ? JobSecret.made(RunDirectory.make(root, port)) : "";
+        return before.isEmpty() ? JobSecret.random() : before;
     }
 
     /** After a crash the file holds what had been published; a new job begins with an empty one. */

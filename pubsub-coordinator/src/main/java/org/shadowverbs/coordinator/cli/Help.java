@@ -34,7 +34,7 @@ final class Help {
                   -i SECONDS       checkpoint the job every so often
                   --ckptdir DIR    where checkpoints go (SHADOWVERBS_CKPTDIR; the current directory)
                   --keep N         how many checkpoints of the job are kept (2)
-                  --backend NAME   hca, or ib2tcp: over TCP, without an RDMA device (hca)
+                  --backend NAME   hca, or ib2tcp: over TCP (hca; ib2tcp on a host without an RDMA device)
                   --test-fabric    put the software HCA's libibverbs.so.1 in front
                 exit status: the program's; 126 it can't be executed, 127 not found
                 """);
@@ -51,7 +51,7 @@ final class Help {
                 stays in the foreground until the job ends. INT, TERM and HUP are passed on to the job.
                 """ + COORDINATOR_FLAGS + """
                   -i SECONDS       checkpoint the job every so often
-                  --backend NAME   hca, or ib2tcp: over TCP, without an RDMA device (hca)
+                  --backend NAME   hca, or ib2tcp: over TCP, without an RDMA device (the one that the job had)
                 exit status: that of the job
                 """);
         TEXTS.put("status", """
@@ -83,7 +83,8 @@ final class Help {
                   --keep N          how many checkpoints of the job are kept (2)
                   --deadline S      how long a phase of a checkpoint may take (60)
                   --recover         go on with the job of a coordinator that was lost at this port
-                SHADOWVERBS_SECRET, when set, must be the same for all of a job.
+                SHADOWVERBS_SECRET must be the same for all of a job. A coordinator of one host makes one when it is not
+                set, and the other commands of its user find it there.
                 """);
         TEXTS.put("agent", """
                 usage: shadowverbs agent [-h HOST] [-p PORT] [--daemon] [-- COMMAND...]

@@ -12,6 +12,7 @@ import java.util.Set;
 import org.shadowverbs.coordinator.agent.Libc;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.RegisterTree;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
 import org.shadowverbs.coordinator.protocol.Message;
@@ -38,7 +39,7 @@ final class LaunchCommand {
         if (a.operands().isEmpty()) {
             throw new UsageException("launch: no program is named (see shadowverbs help launch)");
         }
-        final String backend = Backends.check("launch", a.value("--backend", "hca"));
+        final String backend = Backends.ofLaunch(a, environment);
         final int interval = a.number("launch", "-i", 0, 1, 1_000_000_000);
         final int keep = a.number("launch", "--keep", 0, 1, 1_000_000);
         final Address address = Address.of("launch", a, environment);
@@ -56,9 +57,14 @@ final class LaunchCommand {
             settings.put("keep", Integer.toString(keep));
         }
         final Path socket = daemons(address, settings);
-        final List<String> newEnvironment = environment(a.has("--test-fabric"), backend, socket);
-        register(socket, a.operands(), settings);
+        final String secret = address.secret();
+        final List<String> newEnvironment = environment(a.has("--test-fabric"), backend, socket, secret);
+        register(socket, secret, a.operands(), settings);
         leaveForeignSession();
+        final String note = Backends.note(backend, a, environment);
+        if (!note.isEmpty()) {
+            System.err.println("shadowverbs: " + note);
+        }
         descriptors.keepInheritedOnly();
         become(program, a.operands(), newEnvironment);
         throw new AssertionError();
@@ -91,7 +97,7 @@ final class LaunchCommand {
         return LAUNCHER_VARIABLES.stream().anyMatch(environment::containsKey);
     }
 
-    private List<String> environment(final boolean fabric, final String backend, final Path socket)
+    private List<String> environment(final boolean fabric, final String backend, final Path socket, final String secret)
             throws CommandException {
         final Map<String, String> e = new LinkedHashMap<>(environment);
         final String preload = forPreload(Installation.libjsig()) + ":" + forPreload(Installation.preloadLibrary());
@@ -106,6 +112,9 @@ final class LaunchCommand {
         e.put("SHADOWVERBS_TREE", Long.toString(ProcessHandle.current().pid()));
         e.put("SHADOWVERBS_JVM", Installation.libjvm().toString());
         e.put("SHADOWVERBS_BACKEND", backend);
+        if (!secret.isEmpty()) {
+            e.put(JobSecret.VARIABLE, secret);
+        }
         // Else the JVM in the rank takes the application's SIGUSR2.
         e.put("_JAVA_SR_SIGNUM", "40");
         return e.entrySet().stream().map(x -> x.getKey() + "=" + x.getValue()).toList();
@@ -118,11 +127,11 @@ final class LaunchCommand {
         return library;
     }
 
-    private void register(final Path socket, final List<String> argv, final Map<String, String> settings)
-            throws CommandException {
+    private static void register(final Path socket, final String secret, final List<String> argv,
+            final Map<String, String> settings) throws CommandException {
         try (FrameChannel channel = FrameChannel.connect(socket)) {
-            channel.write(new RegisterTree(FrameType.VERSION, environment.getOrDefault("SHADOWVERBS_SECRET", ""),
-                    ProcessHandle.current().pid(), argv, Path.of("").toAbsolutePath().toString(), settings));
+            channel.write(new RegisterTree(FrameType.VERSION, secret, ProcessHandle.current().pid(), argv,
+                    Path.of("").toAbsolutePath().toString(), settings));
             final Message answer = channel.read();
             if (answer instanceof Refused refused) {
                 throw new CommandException("the agent at " + socket + " refuses: " + refused.reason());

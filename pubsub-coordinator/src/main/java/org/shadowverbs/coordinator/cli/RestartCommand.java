@@ -40,7 +40,7 @@ final class RestartCommand {
         if (a.operands().size() != 1) {
             throw new UsageException("restart: one checkpoint folder is to be named (see shadowverbs help restart)");
         }
-        final String backend = Backends.check("restart", a.value("--backend", "hca"));
+        final String backend = Backends.ofRestart("restart", a);
         final int interval = a.number("restart", "-i", 0, 1, 1_000_000_000);
         final Address wanted = Address.of("restart", a, environment);
         try {
@@ -78,8 +78,8 @@ final class RestartCommand {
             throw new CommandException("restart: the coordinator at " + address + " has an agent on this host already;"
                     + " name another coordinator, or none");
         }
-        try (Agent agent = new Agent(AgentCommand.options(address, backend, environment, List.of(), coordinator),
-                checkpointer, AgentCommand.store(address, environment), manifest, folder)) {
+        try (Agent agent = new Agent(AgentCommand.options(address, backend, List.of(), coordinator),
+                checkpointer, AgentCommand.store(address), manifest, folder)) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("restart: " + (agent.refusal().isEmpty()
                         ? "no coordinator answers at " + address : agent.refusal()));
@@ -127,6 +127,6 @@ final class RestartCommand {
         final int port = Integer.parseInt(ready.substring(ready.lastIndexOf(' ') + 1));
         restartCommand.addAll(Daemons.coordinatorCommand(port, flags));
         restartCommand.add("--recover");
-        return new Address(wanted.host(), port, false);
+        return new Address(wanted.host(), port, false, environment);
     }
 }

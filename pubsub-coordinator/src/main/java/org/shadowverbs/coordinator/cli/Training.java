@@ -51,12 +51,13 @@ final class Training {
                 Duration.ZERO, 2, false, "", 10, false), run -> open(run.resolve("published.map")))) {
             final Path run = coordinator.runDirectory();
             try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
-                    RunDirectory.agentSocket(run), "", "hca", List.of(), List.of()), new Criu(),
+                    RunDirectory.agentSocket(run), "", false, "hca", List.of(), List.of()), new Criu(),
                     open(run.resolve("fetched.map")))) {
                 if (!agent.awaitJoined(30_000)) {
                     throw new CommandException("coordinator --train: the agent did not join within 30 s");
                 }
-                final Address address = new Address("localhost", coordinator.port(), true);
+                final Address address = new Address("localhost", coordinator.port(), true,
+                        Map.of("SHADOWVERBS_RUN_DIR", root.toString()));
                 for (final String command : List.of("ping", "status", "checkpoint")) {
                     final Result result = CoordinatorClient.call(address, command, Map.of(), 30_000, line -> { });
                     if (result.json().isEmpty()) {

@@ -190,7 +190,8 @@ public final class Coordinator implements AutoCloseable {
         }
         if (!java.security.MessageDigest.isEqual(secret.getBytes(java.nio.charset.StandardCharsets.UTF_8),
                 options.secret().getBytes(java.nio.charset.StandardCharsets.UTF_8))) {
-            throw new ProtocolException("wrong job secret (SHADOWVERBS_SECRET)");
+            throw new ProtocolException("wrong job secret: SHADOWVERBS_SECRET, or SHADOWVERBS_RUN_DIR, where the"
+                    + " coordinator keeps the one that it has made, is not the job's");
         }
     }
 

@@ -18,28 +18,29 @@ class VerdictTest {
     @Property
     void comesBackAsItWas(@ForAll final Verdict.Outcome outcome, @ForAll final long epoch,
             @ForAll @NotEmpty @AlphaChars @Chars({' ', '%', 'ä', '/'}) final String name,
+            @ForAll @AlphaChars @Chars({' ', '%', '-'}) final String secret,
             @ForAll @AlphaChars @Chars({' ', '%', '-'}) final String reason) {
-        final Verdict verdict = new Verdict(outcome, epoch, "hca", Path.of("/run/" + name), reason);
+        final Verdict verdict = new Verdict(outcome, epoch, "hca", Path.of("/run/" + name), secret, reason);
         assertEquals(verdict, Verdict.parse(verdict.line()));
     }
 
     @Test
     void hasTheWrittenForm() {
-        assertEquals("v1 restored 3 hca /tmp/a%20b/agent.sock the reason\n",
-                new Verdict(Verdict.Outcome.RESTORED, 3, "hca", Path.of("/tmp/a b/agent.sock"), "the reason").line());
+        assertEquals("v2 restored 3 hca /tmp/a%20b/agent.sock s the reason\n", new Verdict(Verdict.Outcome.RESTORED, 3, "hca",
+                Path.of("/tmp/a b/agent.sock"), "s", "the reason").line());
     }
 
     @Test
     void aLongReasonIsCutSoThatTheWriteIsAtomic() {
-        final String line = new Verdict(Verdict.Outcome.ABORTED, 1, "hca", Path.of("/a"), "x\n".repeat(5000)).line();
+        final String line = new Verdict(Verdict.Outcome.ABORTED, 1, "hca", Path.of("/a"), "", "x\n".repeat(5000)).line();
         assertTrue(line.getBytes(StandardCharsets.UTF_8).length < 4096);
         assertEquals(line.length() - 1, line.indexOf('\n'));
     }
 
     @Test
     void whatIsNoVerdictIsQuoted() {
-        for (final String line : new String[] {"", "v1", "v2 resumed 1 hca /a ", "v1 lost 1 hca /a ",
-            "v1 resumed x hca /a "}) {
+        for (final String line : new String[] {"", "v2", "v1 resumed 1 hca /a  ", "v2 lost 1 hca /a  ",
+            "v2 resumed x hca /a  "}) {
             final IllegalArgumentException e =
                     assertThrows(IllegalArgumentException.class, () -> Verdict.parse(line + "\n"));
             assertTrue(e.getMessage().contains('"' + line + '"'), e.getMessage());
