@@ -149,10 +149,14 @@ final class QpAttributes {
         return mask | STATE;
     }
 
-    /** Overlays what the application has set on what the real queue pair answered. */
+    /**
+     * Overlays what the application has set on what the real queue pair answered. One that was made anew in the error
+     * state has been told nothing else (see {@link #path}).
+     */
     synchronized void overlay(final MemorySegment attr) {
-        copy(latest, attr, given & (AV | verbs_h.IBV_QP_DEST_QPN() | verbs_h.IBV_QP_ALT_PATH()
-                | verbs_h.IBV_QP_MIN_RNR_TIMER() | verbs_h.IBV_QP_ACCESS_FLAGS() | verbs_h.IBV_QP_PKEY_INDEX()));
+        copy(latest, attr, given & (state == verbs_h.IBV_QPS_ERR() ? AT_INIT | AT_RTR | AT_RTS
+                : AV | verbs_h.IBV_QP_DEST_QPN() | verbs_h.IBV_QP_ALT_PATH() | verbs_h.IBV_QP_MIN_RNR_TIMER()
+                | verbs_h.IBV_QP_ACCESS_FLAGS() | verbs_h.IBV_QP_PKEY_INDEX()));
     }
 
     /** The transitions that lead from RESET to the state, in order. */

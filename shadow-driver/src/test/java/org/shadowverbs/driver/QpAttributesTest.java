@@ -93,6 +93,9 @@ class QpAttributesTest {
         attributes.failed();
         assertTrue(attributes.connected());
         assertArrayEquals(new int[] {ERR}, attributes.path());
+        final MemorySegment asked = ibv_qp_attr.allocate(Arena.ofAuto());
+        attributes.overlay(asked);
+        assertEquals(14, ibv_qp_attr.timeout(asked), "one that was made anew in ERR has been told nothing");
         to(RESET, 0);
         assertFalse(attributes.connected());
         assertEquals(0, attributes.path().length);
