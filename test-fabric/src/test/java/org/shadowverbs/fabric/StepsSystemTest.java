@@ -25,7 +25,7 @@ final class StepsSystemTest {
     private static final int RESTART_AT = 1;
     private static final Duration ENDING = Duration.ofSeconds(60);
 
-    @Property(tries = 3, shrinking = ShrinkingMode.OFF)
+    @Property(tries = 2, shrinking = ShrinkingMode.OFF)
     void checkpointsAndRestartsAreNotSeen(@ForAll final boolean scrambled,
             @ForAll @Size(PROGRAMS) final List<@Size(min = 50, max = 200) List<Integer>> choices) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", scrambled ? "scrambled" : "identity"))) {
