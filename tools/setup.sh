@@ -22,6 +22,7 @@ for_build="
 for_run="
 	ibv_rc_pingpong:ibverbs-utils
 	ib_send_bw:perftest
+	ucx_perftest:ucx-utils
 	unshare:util-linux
 	patchelf:patchelf
 	/usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring"

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "hca.h"
@@ -56,12 +57,28 @@ static void put(const char *root, const char *text, const char *format, ...)
 		unlink(temporary);
 }
 
+/*
+ * UCX takes a device for usable when there is a node for it that may be read and written; it never opens it. Where we may
+ * not make one, UCX does without us.
+ */
+static void make_node(unsigned int index)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/dev/infiniband/uverbs%u", index);
+	if (!access(path, F_OK) || (mkdir("/dev/infiniband", 0755) && errno != EEXIST))
+		return;
+	if (!mknod(path, S_IFCHR | 0666, makedev(1, 3)))	/* null(4) */
+		chmod(path, 0666);
+}
+
 void sysfs_create(unsigned int index)
 {
 	const char *root = ibv_get_sysfs_path();
 	char last[512], device[64], ibdev[32];
 	unsigned int i;
 
+	make_node(index);
 	snprintf(ibdev, sizeof(ibdev), "shadow%u", index);
 	snprintf(last, sizeof(last), "%s/class/infiniband_verbs/uverbs%u/ibdev", root, index);
 	if (getenv("SYSFS_PATH") || !access(last, F_OK))
