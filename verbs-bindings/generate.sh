@@ -52,7 +52,7 @@ list_own shadowverbs shadowverbs.includes
 echo "--include-struct ibv_qp_cap" >>shadowverbs.includes
 LC_ALL=C sort -o shadowverbs.includes shadowverbs.includes
 list_own shadowverbs_tcp shadowverbs_tcp.includes
-grep -w 'struct ibv_[cq][pq]\|.*pthread_.*\|.*__atomic_wide_counter' verbs.includes >>shadowverbs_tcp.includes
+grep -w 'struct ibv_\(cq\|qp\|srq\|ah\)\|.*pthread_.*\|.*__atomic_wide_counter' verbs.includes >>shadowverbs_tcp.includes
 
 bind org.shadowverbs.bindings.verbs verbs.includes libibverbs.so.1 /usr/include/infiniband/verbs.h
 bind org.shadowverbs.bindings.abi shadowverbs.includes libshadowverbs.so -I ../native/include \

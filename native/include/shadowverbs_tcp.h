@@ -15,11 +15,20 @@
 #include <stdint.h>
 #include <infiniband/verbs.h>
 
-#define SV_TCP_QP_LIMIT 65536
+/* Bits of the doorbell: one for each queue pair and each shared receive queue. */
+#define SV_TCP_BELLS 65536
 /* The lkey of the preload library's own buffers (landings): any memory of this process, local access only. */
 #define SV_TCP_LANDING_KEY 0xffffff01
 
-/* A send request; its SGEs or its inline payload follow it. */
+/*
+ * A send request; its SGEs or its inline payload follow it. What the fields from `imm` on hold besides what their names
+ * say:
+ *
+ *                   imm                 length      remote_addr     compare_add       swap       rkey
+ *   datagram                                        GID's prefix    its interface id  sl, Q_Key  queue pair
+ *   .._INV          rkey to invalidate
+ *   BIND_MW         access flags                    first address   bytes             lkey       of the window
+ */
 struct sv_tcp_send {
 	uint64_t wr_id;
 	uint32_t opcode;		/* enum ibv_wr_opcode */
@@ -29,9 +38,9 @@ struct sv_tcp_send {
 	uint64_t length;		/* of the message */
 	uint64_t remote_addr;
 	uint64_t compare_add;
-	uint64_t swap;
+	uint64_t swap;			/* of a datagram: the Q_Key; the service level from bit 32 on */
 	uint32_t rkey;
-	uint32_t reserved;
+	uint32_t sequence;		/* (E) of the message, from when it is sent first */
 };
 
 /* A receive request; its SGEs follow it. */
@@ -56,12 +65,31 @@ struct sv_tcp_qp {
 	struct sv_tcp_ring send __attribute__((aligned(64)));
 	struct sv_tcp_ring recv;
 	uint32_t bell;			/* (I) this QP's bit in the doorbell */
+	uint32_t opcodes;		/* (I) that it takes, a bit for each enum ibv_wr_opcode */
 	uint32_t send_tail __attribute__((aligned(64)));	/* (P) requests posted */
 	uint32_t recv_tail __attribute__((aligned(64)));	/* (P) */
 	uint32_t fail_asked;		/* (P) the engine is to put the QP into the error state */
 	uint32_t send_head __attribute__((aligned(64)));	/* (E) requests completed: their places are free */
 	uint32_t recv_head;		/* (E) */
 	uint32_t recv_wanted;		/* (E) the engine is to be told of the next receive */
+};
+
+struct sv_tcp_srq {
+	struct ibv_srq v;		/* (I) */
+	struct sv_tcp_ring recv __attribute__((aligned(64)));
+	uint32_t bell;			/* (I) this SRQ's bit in the doorbell */
+	uint32_t tail __attribute__((aligned(64)));	/* (P) receives posted */
+	uint32_t head __attribute__((aligned(64)));	/* (E) receives taken: their places are free */
+	uint32_t wanted;		/* (E) the engine is to be told of the next receive */
+};
+
+/* All (I). */
+struct sv_tcp_ah {
+	struct ibv_ah v;
+	uint64_t gid_prefix;		/* in the order of this host */
+	uint64_t gid_interface;
+	uint32_t sl;
+	uint32_t reserved;
 };
 
 struct sv_tcp_cq {
@@ -83,7 +111,7 @@ enum sv_tcp_armed {
 
 /* What is read from the pipe that is a channel's fd (a CQ) or a context's async_fd (an event and what it concerns). */
 struct sv_tcp_event {
-	uint64_t object;		/* address of the real struct ibv_cq or ibv_qp, or a port number */
+	uint64_t object;		/* address of the real struct ibv_cq, ibv_qp or ibv_srq, or a port number */
 	uint32_t type;			/* enum ibv_event_type; 0 on a channel */
 	uint32_t reserved;
 };
@@ -92,7 +120,7 @@ struct sv_tcp_event {
 struct sv_tcp_doorbell {
 	uint32_t sleeping;		/* (E) wake_fd is to be written after a bit was set */
 	int32_t wake_fd;		/* (E) an eventfd */
-	uint64_t due[SV_TCP_QP_LIMIT / 64];
+	uint64_t due[SV_TCP_BELLS / 64];
 };
 
 struct sv_tcp_doorbell *sv_tcp_doorbell(void);

@@ -13,6 +13,8 @@ struct sv_real_functions;
 
 int sv_tcp_post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int sv_tcp_post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int sv_tcp_post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int sv_tcp_bind_mw(struct ibv_qp *v, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc);
 int sv_tcp_req_notify_cq(struct ibv_cq *v, int solicited_only);
 /* Puts a QP into the error state, soon. */

@@ -166,6 +166,8 @@ void sv_tcp_context_init(struct ibv_context *context)
 	context->ops.req_notify_cq = sv_tcp_req_notify_cq;
 	context->ops.post_send = sv_tcp_post_send;
 	context->ops.post_recv = sv_tcp_post_recv;
+	context->ops.post_srq_recv = sv_tcp_post_srq_recv;
+	context->ops.bind_mw = sv_tcp_bind_mw;
 	context->cmd_fd = -1;
 	pthread_mutex_init(&context->mutex, NULL);
 }

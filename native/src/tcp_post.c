@@ -5,11 +5,11 @@
 #include <sched.h>
 #include <unistd.h>
 
-#define OPCODES (1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM | 1u << IBV_WR_SEND | \
-		 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_RDMA_READ | 1u << IBV_WR_ATOMIC_CMP_AND_SWP | \
-		 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
 #define OPCODES_ATOMIC (1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
 #define OPCODES_READING (OPCODES_ATOMIC | 1u << IBV_WR_RDMA_READ)
+#define OPCODES_LOCAL (1u << IBV_WR_BIND_MW | 1u << IBV_WR_LOCAL_INV)
+#define WINDOW_ACCESS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
+		       IBV_ACCESS_ZERO_BASED)
 /* Polls that find nothing before the CPU is offered to others: the engine may be waiting for it. */
 #define IDLE_POLLS 64
 
@@ -21,17 +21,50 @@ struct sv_tcp_doorbell *sv_tcp_doorbell(void)
 }
 
 /* After the index is stored: the atomic OR is the fence between that store and the load of `sleeping`. */
-static void ring_bell(const struct sv_tcp_qp *qp)
+static void ring_bell(uint32_t bell)
 {
 	uint64_t one = 1;
 
-	__atomic_or_fetch(&doorbell.due[qp->bell / 64], 1ull << qp->bell % 64, __ATOMIC_SEQ_CST);
+	__atomic_or_fetch(&doorbell.due[bell / 64], 1ull << bell % 64, __ATOMIC_SEQ_CST);
 	if (unlikely(__atomic_load_n(&doorbell.sleeping, __ATOMIC_SEQ_CST))) {
 		int saved = errno;
 
 		(void)!write(sv_load(&doorbell.wake_fd), &one, sizeof(one));
 		errno = saved;
 	}
+}
+
+/* A request that moves nothing. Returns 0 or an errno value. */
+static SV_NOINLINE int put_local(struct sv_tcp_send *to, const struct ibv_send_wr *wr)
+{
+	const struct ibv_mw_bind_info *info = &wr->bind_mw.bind_info;
+
+	to->wr_id = wr->wr_id;
+	to->opcode = wr->opcode;
+	to->flags = wr->send_flags & ~IBV_SEND_INLINE;
+	to->num_sge = 0;
+	to->length = 0;
+	to->imm = wr->invalidate_rkey;
+	if (wr->opcode == IBV_WR_LOCAL_INV)
+		return 0;
+	if ((info->length && !info->mr) || (info->mw_access_flags & ~WINDOW_ACCESS))
+		return EINVAL;
+	to->imm = info->mw_access_flags;
+	to->remote_addr = info->addr;
+	to->compare_add = info->length;
+	to->swap = info->length ? info->mr->lkey : 0;
+	to->rkey = wr->bind_mw.rkey;
+	return 0;
+}
+
+static void put_destination(struct sv_tcp_send *to, const struct ibv_send_wr *wr)
+{
+	const struct sv_tcp_ah *ah = sv_container_of(wr->wr.ud.ah, struct sv_tcp_ah, v);
+
+	to->remote_addr = ah->gid_prefix;
+	to->compare_add = ah->gid_interface;
+	to->swap = (uint64_t)ah->sl << 32 | wr->wr.ud.remote_qkey;
+	to->rkey = wr->wr.ud.remote_qpn;
 }
 
 /* Writes one request; returns 0 or an errno value, then nothing has changed. */
@@ -44,8 +77,10 @@ static int put_send(struct sv_tcp_qp *qp, uint32_t tail, const struct ibv_send_w
 
 	if (unlikely(tail - sv_load_acquire(&qp->send_head) >= qp->send.max))
 		return ENOMEM;
-	if (unlikely((uint32_t)wr->opcode > 31 || !(OPCODES >> wr->opcode & 1)))
+	if (unlikely((uint32_t)wr->opcode > 31 || !(qp->opcodes >> wr->opcode & 1)))
 		return EINVAL;
+	if (unlikely(OPCODES_LOCAL >> wr->opcode & 1))
+		return put_local(to, wr);
 	if (unlikely((uint32_t)wr->num_sge > qp->send.max_sge && !(flags & IBV_SEND_INLINE)))
 		return EINVAL;
 	if (flags & IBV_SEND_INLINE) {
@@ -77,6 +112,8 @@ static int put_send(struct sv_tcp_qp *qp, uint32_t tail, const struct ibv_send_w
 		to->compare_add = wr->wr.atomic.compare_add;
 		to->swap = wr->wr.atomic.swap;
 		to->rkey = wr->wr.atomic.rkey;
+	} else if (qp->v.qp_type == IBV_QPT_UD) {
+		put_destination(to, wr);
 	} else {
 		to->remote_addr = wr->wr.rdma.remote_addr;
 		to->rkey = wr->wr.rdma.rkey;
@@ -96,24 +133,44 @@ int sv_tcp_post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_w
 		*bad = wr;
 	if (tail != qp->send_tail) {
 		sv_store_release(&qp->send_tail, tail);
-		ring_bell(qp);
+		ring_bell(qp->bell);
 	}
 	return err;
 }
 
-static int put_recv(struct sv_tcp_qp *qp, uint32_t tail, const struct ibv_recv_wr *wr)
+int sv_tcp_bind_mw(struct ibv_qp *v, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
-	struct sv_tcp_recv *to = (void *)(qp->recv.entries + (uint64_t)(tail & qp->recv.mask) * qp->recv.stride);
-	struct ibv_sge *sges = (struct ibv_sge *)(to + 1);
+	struct ibv_send_wr wr = {
+		.wr_id = bind->wr_id,
+		.opcode = IBV_WR_BIND_MW,
+		.send_flags = bind->send_flags,
+		.bind_mw = { .mw = mw, .rkey = ibv_inc_rkey(mw->rkey), .bind_info = bind->bind_info },
+	}, *bad;
+	int err = sv_tcp_post_send(v, &wr, &bad);
 
-	if (unlikely(tail - sv_load_acquire(&qp->recv_head) >= qp->recv.max))
-		return ENOMEM;
-	if (unlikely((uint32_t)wr->num_sge > qp->recv.max_sge))
-		return EINVAL;
-	to->wr_id = wr->wr_id;
-	to->num_sge = wr->num_sge;
-	for (int i = 0; i < wr->num_sge; i++)
-		sges[i] = wr->sg_list[i];
+	if (!err)
+		mw->rkey = wr.bind_mw.rkey;
+	return err;
+}
+
+/* Writes a list of receives; returns 0 or an errno value, *bad being the first that was not taken. */
+static int put_recvs(const struct sv_tcp_ring *ring, uint32_t *tail, const uint32_t *head, struct ibv_recv_wr *wr,
+		     struct ibv_recv_wr **bad)
+{
+	for (; wr; wr = wr->next, ++*tail) {
+		struct sv_tcp_recv *to = (void *)(ring->entries + (uint64_t)(*tail & ring->mask) * ring->stride);
+		struct ibv_sge *sges = (struct ibv_sge *)(to + 1);
+
+		*bad = wr;
+		if (unlikely(*tail - sv_load_acquire(head) >= ring->max))
+			return ENOMEM;
+		if (unlikely((uint32_t)wr->num_sge > ring->max_sge))
+			return EINVAL;
+		to->wr_id = wr->wr_id;
+		to->num_sge = wr->num_sge;
+		for (int i = 0; i < wr->num_sge; i++)
+			sges[i] = wr->sg_list[i];
+	}
 	return 0;
 }
 
@@ -121,16 +178,26 @@ int sv_tcp_post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_w
 {
 	struct sv_tcp_qp *qp = sv_container_of(v, struct sv_tcp_qp, v);
 	uint32_t tail = qp->recv_tail;
-	int err = 0;
+	int err = put_recvs(&qp->recv, &tail, &qp->recv_head, wr, bad);
 
-	for (; wr && !(err = put_recv(qp, tail, wr)); wr = wr->next)
-		tail++;
-	if (err)
-		*bad = wr;
 	if (tail != qp->recv_tail) {
 		__atomic_store_n(&qp->recv_tail, tail, __ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&qp->recv_wanted, __ATOMIC_SEQ_CST))
-			ring_bell(qp);
+			ring_bell(qp->bell);
+	}
+	return err;
+}
+
+int sv_tcp_post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct sv_tcp_srq *srq = sv_container_of(v, struct sv_tcp_srq, v);
+	uint32_t tail = srq->tail;
+	int err = put_recvs(&srq->recv, &tail, &srq->head, wr, bad);
+
+	if (tail != srq->tail) {
+		__atomic_store_n(&srq->tail, tail, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&srq->wanted, __ATOMIC_SEQ_CST))
+			ring_bell(srq->bell);
 	}
 	return err;
 }
@@ -140,7 +207,7 @@ void sv_tcp_fail(struct ibv_qp *v)
 	struct sv_tcp_qp *qp = sv_container_of(v, struct sv_tcp_qp, v);
 
 	sv_store_release(&qp->fail_asked, 1);
-	ring_bell(qp);
+	ring_bell(qp->bell);
 }
 
 static void lock(struct sv_tcp_cq *cq)

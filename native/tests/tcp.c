@@ -15,6 +15,7 @@ struct world {
 	struct ibv_context context;
 	struct sv_tcp_qp qp;
 	struct sv_tcp_cq cq;
+	struct sv_tcp_srq srq;
 	char send[ENTRIES * STRIDE], recv[ENTRIES * STRIDE];
 	struct ibv_wc completions[ENTRIES];
 	char payload[64];
@@ -30,6 +31,10 @@ static struct world *make_world(void)
 	w->qp.send = (struct sv_tcp_ring){ (uintptr_t)w->send, STRIDE, ENTRIES - 1, ENTRIES - 1, 2, 32, 0 };
 	w->qp.recv = (struct sv_tcp_ring){ (uintptr_t)w->recv, STRIDE, ENTRIES - 1, ENTRIES - 1, 2, 0, 0 };
 	w->qp.bell = 70;
+	w->qp.opcodes = ~0u;
+	w->srq.v.context = &w->context;
+	w->srq.recv = w->qp.recv;
+	w->srq.bell = 71;
 	w->cq.mask = ENTRIES - 1;
 	w->cq.entries = (uintptr_t)w->completions;
 	memset(sv_tcp_doorbell(), 0, sizeof(struct sv_tcp_doorbell));
@@ -106,7 +111,8 @@ static void test_a_full_queue_refuses_and_names_the_request(void)
 	w->qp.send_head = 1;
 	CHECK_EQUAL(post(w, &wrs[3], &bad), 0);
 	CHECK_EQUAL(w->qp.send_tail, 4);
-	wrs[3].opcode = IBV_WR_BIND_MW;
+	wrs[3].opcode = IBV_WR_RDMA_READ;
+	w->qp.opcodes = 1u << IBV_WR_SEND;
 	w->qp.send_head = 4;
 	CHECK_EQUAL(post(w, &wrs[3], &bad), EINVAL);
 	free(w);
@@ -135,6 +141,66 @@ static void test_a_sleeping_engine_is_woken_once_a_post(void)
 	CHECK_EQUAL(sv_tcp_doorbell()->due[1], 1ull << 6);
 	CHECK_EQUAL(((struct sv_tcp_recv *)w->recv)->wr_id, 3);
 	close(fd);
+	free(w);
+}
+
+static void test_a_datagram_carries_its_address(void)
+{
+	struct world *w = make_world();
+	struct sv_tcp_ah ah = { .gid_prefix = 0xfe80ull << 48, .gid_interface = 77, .sl = 3 };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .wr.ud = { &ah.v, 0x123456, 0x80000001 } }, *bad;
+
+	w->qp.v.qp_type = IBV_QPT_UD;
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	CHECK_EQUAL(sent(w, 0)->remote_addr, ah.gid_prefix);
+	CHECK_EQUAL(sent(w, 0)->compare_add, 77);
+	CHECK_EQUAL(sent(w, 0)->swap, 3ull << 32 | 0x80000001);
+	CHECK_EQUAL(sent(w, 0)->rkey, 0x123456);
+	free(w);
+}
+
+static void test_changes_of_windows_are_requests(void)
+{
+	struct world *w = make_world();
+	struct ibv_mr mr = { .lkey = 0x501 };
+	struct ibv_mw mw = { .rkey = 0x7ff, .type = IBV_MW_TYPE_1 };
+	struct ibv_mw_bind bind = { .wr_id = 4, .bind_info = { &mr, 0x1000, 64, IBV_ACCESS_REMOTE_READ } };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_LOCAL_INV, .invalidate_rkey = 0x733 }, *bad;
+
+	CHECK_EQUAL(w->context.ops.bind_mw(&w->qp.v, &mw, &bind), 0);
+	CHECK_EQUAL(mw.rkey, 0x700);
+	CHECK_EQUAL(sent(w, 0)->wr_id, 4);
+	CHECK_EQUAL(sent(w, 0)->rkey, 0x700);
+	CHECK_EQUAL(sent(w, 0)->remote_addr, 0x1000);
+	CHECK_EQUAL(sent(w, 0)->compare_add, 64);
+	CHECK_EQUAL(sent(w, 0)->swap, 0x501);
+	CHECK_EQUAL(sent(w, 0)->imm, IBV_ACCESS_REMOTE_READ);
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	CHECK_EQUAL(sent(w, 1)->imm, 0x733);
+	/* What cannot be bound leaves the window as it is. */
+	bind.bind_info.mw_access_flags = IBV_ACCESS_LOCAL_WRITE;
+	CHECK_EQUAL(w->context.ops.bind_mw(&w->qp.v, &mw, &bind), EINVAL);
+	CHECK_EQUAL(mw.rkey, 0x700);
+	free(w);
+}
+
+static void test_a_shared_receive_queue_takes_so_many(void)
+{
+	struct world *w = make_world();
+	struct ibv_sge sge = { 0x1000, 10, 5 };
+	struct ibv_recv_wr wrs[4], *bad;
+
+	memset(wrs, 0, sizeof(wrs));
+	for (int i = 0; i < 4; i++)
+		wrs[i] = (struct ibv_recv_wr){ .wr_id = i, .next = i < 3 ? &wrs[i + 1] : NULL, .sg_list = &sge, .num_sge = 1 };
+	CHECK_EQUAL(w->context.ops.post_srq_recv(&w->srq.v, wrs, &bad), ENOMEM);
+	CHECK(bad == &wrs[3]);
+	CHECK_EQUAL(w->srq.tail, 3);
+	CHECK_EQUAL(sv_tcp_doorbell()->due[1], 0);
+	w->srq.head = w->srq.wanted = 1;
+	CHECK_EQUAL(w->context.ops.post_srq_recv(&w->srq.v, &wrs[3], &bad), 0);
+	CHECK_EQUAL(sv_tcp_doorbell()->due[1], 1ull << 7);
+	CHECK_EQUAL(((struct sv_tcp_recv *)(w->recv + 3 * STRIDE))->wr_id, 3);
 	free(w);
 }
 
@@ -226,6 +292,9 @@ int main(void)
 	RUN(test_inline_payload_is_captured);
 	RUN(test_a_full_queue_refuses_and_names_the_request);
 	RUN(test_a_sleeping_engine_is_woken_once_a_post);
+	RUN(test_a_datagram_carries_its_address);
+	RUN(test_changes_of_windows_are_requests);
+	RUN(test_a_shared_receive_queue_takes_so_many);
 	RUN(test_completions_come_in_order_from_either_ring);
 	RUN(test_events_of_what_ends_are_taken_out);
 	RUN(test_the_device_list_follows_the_selection);

@@ -7,6 +7,8 @@ package org.shadowverbs.ib2tcp;
  */
 final class Address {
     static final long PREFIX = 0xfe80L << 48;
+    /** Unicast lids are those from 1 to this. */
+    private static final int LIDS = 0xbfff;
     private static final int DOCUMENTATION = 198 << 24 | 51 << 16 | 100 << 8 | 1;
     private static final int LOOPBACK = 127 << 24 | 1;
 
@@ -23,6 +25,14 @@ final class Address {
 
     static int port(final long id) {
         return (int) (id >>> 16) & 0xffff;
+    }
+
+    /**
+     * What stands for the lid of a process: no address, but it tells the senders of datagrams apart whose queue pairs have
+     * equal numbers.
+     */
+    static int lid(final long id) {
+        return 1 + (int) (id & 0xffff) % LIDS;
     }
 
     static boolean isLoopback(final int ipv4) {

@@ -14,6 +14,10 @@ final class Batch {
     private final long headers;
     private int used;
     private long copy;
+    /** Who is told when all is written, and of which of its requests. */
+    private final UnreliableRequester[] told = new UnreliableRequester[HEADERS];
+    private final int[] toldOf = new int[HEADERS];
+    private int tells;
 
     Batch(final Posix posix) {
         this.posix = posix;
@@ -47,7 +51,22 @@ final class Batch {
         return vectors;
     }
 
-    /** All is written. */
+    /** A request of that ring index ends with the frame that was just added. */
+    void tell(final UnreliableRequester requester, final int index) {
+        told[tells] = requester;
+        toldOf[tells++] = index;
+    }
+
+    boolean tells(final UnreliableRequester requester) {
+        for (int i = 0; i < tells; i++) {
+            if (told[i] == requester) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** All is written, or never will be. */
     void clear() {
         vectors.clear();
         used = 0;
@@ -55,6 +74,25 @@ final class Batch {
             posix.free(copy);
             copy = 0;
         }
+        final int n = tells;
+        tells = 0;
+        for (int i = 0; i < n; i++) {
+            told[i].written(toldOf[i]);
+        }
+    }
+
+    /** What is here of its requests needs its memory no more, after {@link #detach}. */
+    void dismiss(final UnreliableRequester requester) {
+        int kept = 0;
+        for (int i = 0; i < tells; i++) {
+            if (told[i] == requester) {
+                requester.written(toldOf[i]);
+            } else {
+                told[kept] = told[i];
+                toldOf[kept++] = toldOf[i];
+            }
+        }
+        tells = kept;
     }
 
     /**

@@ -8,6 +8,7 @@ final class CompletionQueue {
     static final int LOC_QP_OP_ERR = 2;
     static final int LOC_PROT_ERR = 4;
     static final int WR_FLUSH_ERR = 5;
+    static final int MW_BIND_ERR = 6;
     static final int REM_INV_REQ_ERR = 9;
     static final int REM_ACCESS_ERR = 10;
     static final int REM_OP_ERR = 11;
@@ -16,7 +17,6 @@ final class CompletionQueue {
 
     static final int OPCODE_RECV = 128;
     static final int OPCODE_RECV_WITH_IMM = 129;
-    private static final int WITH_IMM = 2;
     private static final int ARMED_SOLICITED = 1;
     private static final int ARMED_ANY = 2;
     private static final int EVENT_CQ_ERR = 0;
@@ -35,8 +35,7 @@ final class CompletionQueue {
         this.async = async;
     }
 
-    void push(final long wrId, final int status, final int opcode, final int bytes, final int imm, final boolean withImm,
-            final int qpNumber, final int peerNumber, final boolean solicited) {
+    void push(final Completion completion, final int qpNumber) {
         final int mask = Memory.i32(address + Layouts.CQ_MASK);
         if (tail - Memory.acquire(address + Layouts.CQ_HEAD) > mask) {
             if (!overrun) {
@@ -46,19 +45,21 @@ final class CompletionQueue {
             return;
         }
         final long wc = Memory.i64(address + Layouts.CQ_ENTRIES) + (tail & mask) * Layouts.WC_SIZE;
-        Memory.i64(wc + Layouts.WC_WR_ID, wrId);
-        Memory.i32(wc + Layouts.WC_STATUS, status);
-        Memory.i32(wc + Layouts.WC_OPCODE, opcode);
+        Memory.i64(wc + Layouts.WC_WR_ID, completion.wrId);
+        Memory.i32(wc + Layouts.WC_STATUS, completion.status);
+        Memory.i32(wc + Layouts.WC_OPCODE, completion.opcode);
         Memory.i32(wc + Layouts.WC_VENDOR_ERR, 0);
-        Memory.i32(wc + Layouts.WC_BYTE_LEN, bytes);
-        Memory.i32(wc + Layouts.WC_IMM, imm);
+        Memory.i32(wc + Layouts.WC_BYTE_LEN, completion.bytes);
+        Memory.i32(wc + Layouts.WC_IMM, completion.imm);
         Memory.i32(wc + Layouts.WC_QP_NUM, qpNumber);
-        Memory.i32(wc + Layouts.WC_SRC_QP, peerNumber);
-        Memory.i32(wc + Layouts.WC_FLAGS, withImm ? WITH_IMM : 0);
+        Memory.i32(wc + Layouts.WC_SRC_QP, completion.sourceNumber);
+        Memory.i32(wc + Layouts.WC_FLAGS, completion.flags);
+        Memory.u16(wc + Layouts.WC_SLID, completion.sourceLid);
+        Memory.u8(wc + Layouts.WC_SL, completion.serviceLevel);
         // The index before the look at `armed`: who arms afterwards will find the completion by polling.
         Memory.volatileSet(address + Layouts.CQ_TAIL, ++tail);
         final int armed = Memory.volatileGet(address + Layouts.CQ_ARMED);
-        if (armed != 0 && channel != null && (armed == ARMED_ANY || solicited || status != SUCCESS)
+        if (armed != 0 && channel != null && (armed == ARMED_ANY || completion.solicited || completion.status != SUCCESS)
                 && Memory.compareAndSet(address + Layouts.CQ_ARMED, armed, 0)) {
             channel.send(address, 0);
         } else if (armed == ARMED_SOLICITED && Memory.volatileGet(address + Layouts.CQ_ARMED) == ARMED_ANY

@@ -5,16 +5,30 @@ import java.util.ArrayList;
 
 /** The protocol engine of one process: its queue pairs, memory regions and links. All of it belongs to one thread. */
 abstract class Device {
+    /** Of the number of a queue pair: its bit in the doorbell. */
+    private static final int BELL_BITS = 16;
+
     final Posix posix;
-    final MemoryRegions regions = new MemoryRegions();
+    final MemoryRegions regions;
     final Timers timers = new Timers();
     final ArrayList<Link> links = new ArrayList<Link>();
-    private QueuePair[] byNumber = new QueuePair[64];
-    private int numbers;
+    private Rung[] byBell = new Rung[64];
+    private int nextBell;
+    private int numberBase;
 
     Device(final Posix posix) {
         this.posix = posix;
+        this.regions = new MemoryRegions(posix);
     }
+
+    /** The uppermost 7 bits of all queue pair numbers, so that those of two processes are seldom equal. */
+    final void numbersFrom(final int random) {
+        numberBase = (random & 0x7f) << BELL_BITS;
+    }
+
+    abstract long gidPrefix();
+
+    abstract long gidInterface();
 
     /** Nanoseconds. */
     abstract long now();
@@ -33,39 +47,60 @@ abstract class Device {
         return connect(prefix, id);
     }
 
-    /** Queue pair numbers go round, so that one which has just ended is not soon used again; 0 and 1 are special. */
-    final int newNumber() {
-        for (int tries = 0; tries < byNumber.length; tries++) {
-            final int number = numbers++ & byNumber.length - 1;
-            if (number > 1 && byNumber[number] == null) {
-                return number;
+    /** Bells go round, so that the number of a queue pair which has just ended is not soon used again; 0 and 1 are special. */
+    final int newBell() {
+        for (int tries = 0; tries < byBell.length; tries++) {
+            final int bell = nextBell++ & byBell.length - 1;
+            if (bell > 1 && byBell[bell] == null) {
+                return bell;
             }
         }
-        if (byNumber.length >= TcpVerbs.MAX_QP) {
-            throw new DeviceException(Posix.ENOMEM, "create more than " + TcpVerbs.MAX_QP + " queue pairs");
+        if (byBell.length >= TcpVerbs.BELLS) {
+            throw new DeviceException(Posix.ENOMEM, "create more queue pairs and shared receive queues");
         }
-        numbers = byNumber.length;
-        byNumber = java.util.Arrays.copyOf(byNumber, byNumber.length * 2);
-        return newNumber();
+        nextBell = byBell.length;
+        byBell = java.util.Arrays.copyOf(byBell, byBell.length * 2);
+        return newBell();
     }
 
-    final void add(final QueuePair qp) {
-        byNumber[qp.number] = qp;
+    final void add(final int bell, final Rung object) {
+        byBell[bell] = object;
+    }
+
+    final void remove(final int bell) {
+        byBell[bell] = null;
     }
 
     final void remove(final QueuePair qp) {
         qp.enter(QueuePair.RESET);
-        byNumber[qp.number] = null;
+        remove(qp.bell);
+    }
+
+    /** The number of the queue pair with that bell. */
+    final int number(final int bell) {
+        return numberBase | bell;
     }
 
     /** The queue pair of that number, or null. */
     final QueuePair queuePair(final int number) {
-        return number < byNumber.length ? byNumber[number] : null;
+        return (number & -1 << BELL_BITS) == numberBase ? queuePairAt(number - numberBase) : null;
     }
 
-    /** One past the highest number in use so far. */
-    final int numbersInUse() {
-        return byNumber.length;
+    /** The queue pair with that bell, or null. */
+    final QueuePair queuePairAt(final int bell) {
+        return bell < byBell.length && byBell[bell] instanceof QueuePair ? (QueuePair) byBell[bell] : null;
+    }
+
+    /** One past the highest bell in use so far. */
+    final int bells() {
+        return byBell.length;
+    }
+
+    /** A bit of the doorbell was set. */
+    final void rung(final int bell) {
+        if (bell < byBell.length && byBell[bell] != null) {
+            byBell[bell].rung();
+        }
     }
 
     /** Gives a frame that has come to whom it concerns. */
@@ -74,14 +109,29 @@ abstract class Device {
         final QueuePair qp = queuePair(Frame.destination(header));
         final boolean known = qp != null && qp.peerNumber == Frame.source(header) && qp.peerId == link.peerId
                 && qp.peerPrefix == link.peerPrefix;
-        if (Frame.type(header) == Frame.REQUEST) {
-            if (known && qp.receives()) {
-                qp.responder.request(link, inbound);
-            } else {
-                link.nak(Frame.NOT_READY, header);
-            }
-        } else if (known && (qp.state == QueuePair.RTS || qp.state == QueuePair.SQD)) {
-            qp.requester.answer(link, inbound);
+        switch (Frame.type(header)) {
+            case Frame.REQUEST:
+                if (known && qp.type == QueuePair.RC && qp.receives()) {
+                    qp.responder.request(link, inbound);
+                } else {
+                    link.nak(Frame.NOT_READY, header);
+                }
+                break;
+            case Frame.UNACKNOWLEDGED:
+                if (known && qp.type == QueuePair.UC && qp.receives()) {
+                    qp.responder.request(link, inbound);
+                }
+                break;
+            case Frame.DATAGRAM:
+                if (qp != null && qp.type == QueuePair.UD && qp.receives()) {
+                    qp.responder.request(link, inbound);
+                }
+                break;
+            default:
+                if (known && qp.type == QueuePair.RC && (qp.state == QueuePair.RTS || qp.state == QueuePair.SQD)) {
+                    qp.requester.answer(link, inbound);
+                }
+                break;
         }
     }
 
@@ -90,10 +140,22 @@ abstract class Device {
         for (int i = 0; i < links.size(); i++) {
             final Link link = links.get(i);
             link.inbound.forget(qp);
-            link.remove(qp.requester);
             link.remove(qp.responder);
-            if (qp.requester.uses(link) || qp.responder.uses(link)) {
+            if (qp.responder.uses(link)) {
                 link.batch.detach();
+            }
+        }
+        forgetSends(qp);
+    }
+
+    /** As {@link #forget}, of its send requests. */
+    final void forgetSends(final QueuePair qp) {
+        for (int i = 0; i < links.size(); i++) {
+            final Link link = links.get(i);
+            link.remove(qp.requester);
+            if (qp.requester.uses(link)) {
+                link.batch.detach();
+                qp.requester.detached(link.batch);
             }
         }
     }
@@ -103,8 +165,9 @@ abstract class Device {
         link.lost = true;
         links.remove(link);
         link.empty();
-        for (int i = 0; i < byNumber.length; i++) {
-            final QueuePair qp = byNumber[i];
+        link.batch.clear();
+        for (int i = 0; i < byBell.length; i++) {
+            final QueuePair qp = queuePairAt(i);
             if (qp != null) {
                 qp.responder.linkLost(link);
                 qp.requester.linkLost(link);

@@ -14,7 +14,7 @@ package org.shadowverbs.ib2tcp;
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
  *   | remote address / result of an atomic                                  | 24
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
- *   | rkey                              | 0                                 | 32
+ *   | rkey / Q_Key                      | 0                                 | 32
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
  *   | length of the message                                                 | 40
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
@@ -38,8 +38,11 @@ final class Frame {
     static final int NAK = 5;
     /** A receive has been posted at a queue pair that had sent a NAK of RNR. */
     static final int READY = 6;
+    /** A request of an unreliable connection: nobody answers it. */
+    static final int UNACKNOWLEDGED = 7;
+    static final int DATAGRAM = 8;
 
-    /** Opcodes of a REQUEST: enum ibv_wr_opcode. */
+    /** Opcodes of a request: enum ibv_wr_opcode. Those of 7 and 8 concern the requester alone. */
     static final int WRITE = 0;
     static final int WRITE_IMM = 1;
     static final int SEND = 2;
@@ -47,6 +50,9 @@ final class Frame {
     static final int READ = 4;
     static final int COMPARE_SWAP = 5;
     static final int FETCH_ADD = 6;
+    static final int LOCAL_INV = 7;
+    static final int BIND_MW = 8;
+    static final int SEND_INV = 9;
 
     /** Opcodes of a NAK. */
     static final int RNR = 0;
@@ -57,22 +63,35 @@ final class Frame {
 
     static final int SOLICITED = 1;
 
+    /** Of a datagram: the MTU of the port. */
+    static final int MAX_DATAGRAM = 4096;
+
     private static final int QP_NUMBERS = 1 << 24;
+    private static final int SERVICE_LEVELS = 16;
 
     private Frame() {
     }
 
     static boolean reads(final int opcode) {
-        return opcode >= READ;
+        return opcode >= READ && opcode <= FETCH_ADD;
     }
 
     static boolean atomic(final int opcode) {
-        return opcode >= COMPARE_SWAP;
+        return opcode == COMPARE_SWAP || opcode == FETCH_ADD;
+    }
+
+    static boolean sends(final int opcode) {
+        return opcode == SEND || opcode == SEND_IMM || opcode == SEND_INV;
     }
 
     /** Takes a receive request at the peer. */
     static boolean consumes(final int opcode) {
-        return opcode >= WRITE_IMM && opcode <= SEND_IMM;
+        return sends(opcode) || opcode == WRITE_IMM;
+    }
+
+    /** Nothing of it is sent. */
+    static boolean local(final int opcode) {
+        return opcode == LOCAL_INV || opcode == BIND_MW;
     }
 
     /** Writes a whole header; what a type does not use is 0. */
@@ -101,6 +120,11 @@ final class Frame {
     }
 
     static int attempt(final long at) {
+        return Memory.u8(at + 2);
+    }
+
+    /** Of a datagram, in place of the attempt. */
+    static int serviceLevel(final long at) {
         return Memory.u8(at + 2);
     }
 
@@ -158,6 +182,7 @@ final class Frame {
         Memory.net64(at + 24, value);
     }
 
+    /** The Q_Key of a datagram. */
     static int rkey(final long at) {
         return Memory.net32(at + 32);
     }
@@ -217,7 +242,7 @@ final class Frame {
         final boolean data;
         switch (type) {
             case REQUEST:
-                if (opcode > FETCH_ADD) {
+                if (opcode > SEND_INV || local(opcode)) {
                     throw new ProtocolException("a request with opcode " + opcode);
                 }
                 data = !reads(opcode);
@@ -227,6 +252,19 @@ final class Frame {
                 if (opcode == READ && offset(at) != 0) {
                     throw new ProtocolException("a read request with an offset");
                 }
+                break;
+            case UNACKNOWLEDGED:
+                if (opcode > SEND_INV || opcode > SEND_IMM && opcode < SEND_INV) {
+                    throw new ProtocolException("an unacknowledged request with opcode " + opcode);
+                }
+                data = true;
+                break;
+            case DATAGRAM:
+                if (opcode != SEND && opcode != SEND_IMM || payload != length || length > MAX_DATAGRAM
+                        || offset(at) != 0 || serviceLevel(at) >= SERVICE_LEVELS) {
+                    throw new ProtocolException("a datagram that is none");
+                }
+                data = true;
                 break;
             case READ_RESPONSE:
                 data = true;

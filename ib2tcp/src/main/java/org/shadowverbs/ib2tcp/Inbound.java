@@ -14,6 +14,8 @@ final class Inbound {
     final Vectors target;
     /** The header of the frame whose payload is under way. */
     final long header;
+    /** Memory for the global route header of a datagram. */
+    final long route;
     private final Device device;
     private final Link link;
     private final long staging;
@@ -26,7 +28,8 @@ final class Inbound {
     Inbound(final Device device, final Link link) {
         this.device = device;
         this.link = link;
-        header = device.posix.allocate(Frame.SIZE);
+        header = device.posix.allocate(Frame.SIZE + GlobalRoute.SIZE);
+        route = header + Frame.SIZE;
         staging = device.posix.allocate(STAGING);
         target = new Vectors(device.posix, TcpVerbs.MAX_SGE + 2);
     }
@@ -48,6 +51,13 @@ final class Inbound {
         if (owner == qp) {
             owner = null;
             target.clear();
+        }
+    }
+
+    /** What is still to come of a request for that queue pair goes nowhere: it has come again over another link. */
+    void abandon(final QueuePair qp) {
+        if (request) {
+            forget(qp);
         }
     }
 
@@ -118,6 +128,11 @@ final class Inbound {
                     return;
                 }
                 Memory.copy(staging + start, header, Frame.SIZE);
+                Frame.check(header);
+                // Of a queue pair that anybody sends to, one datagram at a time goes to the receive at hand.
+                if (Frame.type(header) == Frame.DATAGRAM && end - start < Frame.SIZE + Frame.payload(header)) {
+                    return;
+                }
                 start += Frame.SIZE;
                 begin();
             }
@@ -125,7 +140,6 @@ final class Inbound {
     }
 
     private void begin() throws ProtocolException {
-        Frame.check(header);
         payload = Frame.payload(header);
         owner = null;
         target.clear();

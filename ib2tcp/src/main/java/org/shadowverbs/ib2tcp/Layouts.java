@@ -2,11 +2,13 @@
 package org.shadowverbs.ib2tcp;
 
 import org.shadowverbs.bindings.tcp.ibv_qp;
+import org.shadowverbs.bindings.tcp.sv_tcp_ah;
 import org.shadowverbs.bindings.tcp.sv_tcp_cq;
 import org.shadowverbs.bindings.tcp.sv_tcp_qp;
 import org.shadowverbs.bindings.tcp.sv_tcp_recv;
 import org.shadowverbs.bindings.tcp.sv_tcp_ring;
 import org.shadowverbs.bindings.tcp.sv_tcp_send;
+import org.shadowverbs.bindings.tcp.sv_tcp_srq;
 import org.shadowverbs.bindings.verbs.ibv_sge;
 import org.shadowverbs.bindings.verbs.ibv_wc;
 
@@ -16,6 +18,7 @@ final class Layouts {
     static final long QP_SEND = sv_tcp_qp.send$offset();
     static final long QP_RECV = sv_tcp_qp.recv$offset();
     static final long QP_BELL = sv_tcp_qp.bell$offset();
+    static final long QP_OPCODES = sv_tcp_qp.opcodes$offset();
     static final long QP_SEND_TAIL = sv_tcp_qp.send_tail$offset();
     static final long QP_RECV_TAIL = sv_tcp_qp.recv_tail$offset();
     static final long QP_FAIL_ASKED = sv_tcp_qp.fail_asked$offset();
@@ -23,6 +26,18 @@ final class Layouts {
     static final long QP_RECV_HEAD = sv_tcp_qp.recv_head$offset();
     static final long QP_RECV_WANTED = sv_tcp_qp.recv_wanted$offset();
     static final long QP_SIZE = sv_tcp_qp.sizeof();
+
+    static final long SRQ_RECV = sv_tcp_srq.recv$offset();
+    static final long SRQ_BELL = sv_tcp_srq.bell$offset();
+    static final long SRQ_TAIL = sv_tcp_srq.tail$offset();
+    static final long SRQ_HEAD = sv_tcp_srq.head$offset();
+    static final long SRQ_WANTED = sv_tcp_srq.wanted$offset();
+    static final long SRQ_SIZE = sv_tcp_srq.sizeof();
+
+    static final long AH_GID_PREFIX = sv_tcp_ah.gid_prefix$offset();
+    static final long AH_GID_INTERFACE = sv_tcp_ah.gid_interface$offset();
+    static final long AH_SL = sv_tcp_ah.sl$offset();
+    static final long AH_SIZE = sv_tcp_ah.sizeof();
 
     static final long RING_ENTRIES = sv_tcp_ring.entries$offset();
     static final long RING_STRIDE = sv_tcp_ring.stride$offset();
@@ -41,6 +56,7 @@ final class Layouts {
     static final long SEND_COMPARE = sv_tcp_send.compare_add$offset();
     static final long SEND_SWAP = sv_tcp_send.swap$offset();
     static final long SEND_RKEY = sv_tcp_send.rkey$offset();
+    static final long SEND_SEQUENCE = sv_tcp_send.sequence$offset();
     static final long SEND_SIZE = sv_tcp_send.sizeof();
 
     static final long RECV_WR_ID = sv_tcp_recv.wr_id$offset();
@@ -68,6 +84,8 @@ final class Layouts {
     static final long WC_QP_NUM = ibv_wc.qp_num$offset();
     static final long WC_SRC_QP = ibv_wc.src_qp$offset();
     static final long WC_FLAGS = ibv_wc.wc_flags$offset();
+    static final long WC_SLID = ibv_wc.slid$offset();
+    static final long WC_SL = ibv_wc.sl$offset();
     static final long WC_SIZE = ibv_wc.sizeof();
 
     private Layouts() {

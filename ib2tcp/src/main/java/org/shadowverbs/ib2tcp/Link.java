@@ -13,6 +13,10 @@ abstract class Link {
     long peerPrefix;
     long peerId;
     boolean lost;
+    /** Something has been sent over it. */
+    boolean carried;
+    /** A datagram has waited for it in vain, and nothing has moved since. */
+    boolean stalled;
     private Sender first;
     private Sender last;
     private final Strays strays = new Strays();
@@ -47,6 +51,7 @@ abstract class Link {
 
     /** Fills the batch, which must be empty. @return whether there is anything in it */
     final boolean fill() {
+        stalled = false;
         while (first != null && batch.room()) {
             final Sender sender = first;
             first = sender.next;
@@ -58,6 +63,7 @@ abstract class Link {
                 append(sender);
             }
         }
+        carried |= !batch.isEmpty();
         return !batch.isEmpty();
     }
 

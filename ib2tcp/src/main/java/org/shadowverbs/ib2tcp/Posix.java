@@ -22,6 +22,7 @@ final class Posix {
     static final int EFAULT = 14;
     static final int EBUSY = 16;
     static final int EINVAL = 22;
+    static final int EOPNOTSUPP = 95;
     static final int EINPROGRESS = 115;
     static final int EPOLLIN = 1;
     static final int EPOLLOUT = 4;

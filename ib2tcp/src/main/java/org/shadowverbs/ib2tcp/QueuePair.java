@@ -1,31 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
-/** A reliable connected queue pair: what both its halves know. */
-final class QueuePair {
+/** A queue pair: what both its halves know. */
+final class QueuePair implements Rung {
+    /** Transports: enum ibv_qp_type. */
+    static final int RC = 2;
+    static final int UC = 3;
+    static final int UD = 4;
+
     static final int RESET = 0;
     static final int INIT = 1;
     static final int RTR = 2;
     static final int RTS = 3;
     static final int SQD = 4;
+    static final int SQE = 5;
     static final int ERR = 6;
 
     /** Of the asynchronous events: enum ibv_event_type. */
     static final int EVENT_REQ_ERR = 2;
     static final int EVENT_ACCESS_ERR = 3;
     static final int EVENT_SQ_DRAINED = 5;
+    static final int EVENT_LAST_WQE_REACHED = 16;
 
     final Device device;
     /** Of the struct sv_tcp_qp. */
     final long address;
+    /** Its bit in the doorbell. */
+    final int bell;
     final int number;
+    final int type;
     final long domain;
     final boolean signalAll;
     final CompletionQueue sendQueue;
     final CompletionQueue recvQueue;
+    /** Null: its receives are its own. */
+    final SharedQueue shared;
     final Events async;
     final Ring send;
     final Ring recv;
+    final Receives receives;
     final Requester requester;
     final Responder responder;
 
@@ -43,35 +56,49 @@ final class QueuePair {
     int rnrRetries;
     int timeout;
     int minRnrTimer;
+    /** Of datagrams. */
+    int qkey;
+    private final Completion completion = new Completion();
 
-    QueuePair(final Device device, final long address, final int number, final long domain, final boolean signalAll,
-            final CompletionQueue sendQueue, final CompletionQueue recvQueue, final Events async) {
+    QueuePair(final Device device, final long address, final int bell, final int type, final long domain,
+            final boolean signalAll, final CompletionQueue sendQueue, final CompletionQueue recvQueue,
+            final SharedQueue shared, final Events async) {
         this.device = device;
         this.address = address;
-        this.number = number;
+        this.bell = bell;
+        this.number = device.number(bell);
+        this.type = type;
         this.domain = domain;
         this.signalAll = signalAll;
         this.sendQueue = sendQueue;
         this.recvQueue = recvQueue;
+        this.shared = shared;
         this.async = async;
         send = new Ring(address + Layouts.QP_SEND, address + Layouts.QP_SEND_TAIL, address + Layouts.QP_SEND_HEAD);
         recv = new Ring(address + Layouts.QP_RECV, address + Layouts.QP_RECV_TAIL, address + Layouts.QP_RECV_HEAD);
-        requester = new Requester(this);
-        responder = new Responder(this);
+        receives = new Receives(this, shared);
+        requester = type == RC ? new ReliableRequester(this) : new UnreliableRequester(this);
+        responder = type == RC ? new ReliableResponder(this) : type == UC ? new UnreliableResponder(this)
+                : new DatagramResponder(this);
     }
 
     boolean receives() {
-        return state == RTR || state == RTS || state == SQD;
+        return state == RTR || state == RTS || state == SQD || state == SQE;
     }
 
     /** Requests have been posted, or a receive that was waited for. */
-    void rung() {
+    @Override
+    public void rung() {
         if (Memory.acquire(address + Layouts.QP_FAIL_ASKED) != 0 && state != RESET && state != ERR) {
             enter(ERR);
         } else if (state == ERR) {
             flush();
         } else {
-            requester.proceed();
+            if (state == SQE) {
+                flushSends();
+            } else {
+                requester.proceed();
+            }
             responder.receivePosted();
         }
     }
@@ -83,9 +110,11 @@ final class QueuePair {
         Memory.i32(address + Layouts.QP_STATE, next);
         switch (next) {
             case RESET:
-                forget();
+                device.forget(this);
+                device.regions.unbind(this);
                 send.clear();
                 recv.clear();
+                receives.reset();
                 Memory.volatileSet(address + Layouts.QP_RECV_WANTED, 0);
                 Memory.volatileSet(address + Layouts.QP_FAIL_ASKED, 0);
                 requester.reset();
@@ -105,44 +134,91 @@ final class QueuePair {
             case SQD:
                 requester.proceed();
                 break;
-            case ERR:
-                forget();
+            case SQE:
+                device.forgetSends(this);
                 requester.reset();
+                flushSends();
+                break;
+            case ERR:
+                device.forget(this);
+                requester.reset();
+                receives.reset();
                 flush();
+                if (shared != null && before != ERR) {
+                    async.send(address, EVENT_LAST_WQE_REACHED);
+                }
                 break;
             default:
                 break;
         }
     }
 
-    /** The send request at the head has failed, and with it the queue pair. */
+    /** The send request at the head has failed, and with it the queue pair, or of an unreliable one the send queue. */
     void fail(final int status) {
-        requester.complete(status);
-        enter(ERR);
+        completeSend(status);
+        enter(type == RC ? ERR : SQE);
     }
 
     /** A queue pair in the error state completes all that it holds, and what is posted later. */
     private void flush() {
         Memory.volatileSet(address + Layouts.QP_RECV_WANTED, 1);
-        while (!send.isEmpty()) {
-            requester.complete(CompletionQueue.WR_FLUSH_ERR);
-        }
+        flushSends();
         while (!recv.isEmpty()) {
-            completeReceive(CompletionQueue.WR_FLUSH_ERR, 0, 0, 0, false);
+            final long wrId = Memory.i64(recv.first() + Layouts.RECV_WR_ID);
+            recv.remove();
+            completion.start(wrId, CompletionQueue.WR_FLUSH_ERR, CompletionQueue.OPCODE_RECV, 0);
+            recvQueue.push(completion, number);
         }
     }
 
-    /** The receive at the head, taken by a message of that opcode (of {@link Frame}) or flushed. */
-    void completeReceive(final int status, final int opcode, final int bytes, final int imm, final boolean solicited) {
-        final long wrId = Memory.i64(recv.first() + Layouts.RECV_WR_ID);
-        recv.remove(); // first: who sees the completion may post at once
-        recvQueue.push(wrId, status,
-                opcode == Frame.WRITE_IMM ? CompletionQueue.OPCODE_RECV_WITH_IMM : CompletionQueue.OPCODE_RECV, bytes,
-                imm, opcode == Frame.WRITE_IMM || opcode == Frame.SEND_IMM, number, peerNumber, solicited);
+    private void flushSends() {
+        while (!send.isEmpty()) {
+            completeSend(CompletionQueue.WR_FLUSH_ERR);
+        }
     }
 
-    /** No connection holds anything of it any more. */
-    void forget() {
-        device.forget(this);
+    /** Completes the send request at the head. */
+    void completeSend(final int status) {
+        final long request = send.first();
+        final boolean shown = status != CompletionQueue.SUCCESS || signalAll
+                || (Memory.i32(request + Layouts.SEND_FLAGS) & Requester.FLAG_SIGNALED) != 0;
+        completion.start(Memory.i64(request + Layouts.SEND_WR_ID), status,
+                Requester.COMPLETED[Memory.i32(request + Layouts.SEND_OPCODE)],
+                (int) Memory.i64(request + Layouts.SEND_LENGTH));
+        send.remove(); // first: who sees the completion may post at once
+        if (shown) {
+            sendQueue.push(completion, number);
+        }
+    }
+
+    /** The receive at hand could not take its message. */
+    void failReceive(final int status) {
+        completion.start(receives.complete(), status, CompletionQueue.OPCODE_RECV, 0);
+        recvQueue.push(completion, number);
+    }
+
+    /** The receive at hand has taken the message of that frame, which came over a link. */
+    void completeReceive(final long header, final Link from) {
+        final int opcode = Frame.opcode(header);
+        final Completion c = completion;
+        c.start(receives.complete(), CompletionQueue.SUCCESS,
+                opcode == Frame.WRITE_IMM ? CompletionQueue.OPCODE_RECV_WITH_IMM : CompletionQueue.OPCODE_RECV,
+                (int) Frame.length(header));
+        if (opcode == Frame.WRITE_IMM || opcode == Frame.SEND_IMM) {
+            c.imm = Frame.immediate(header);
+            c.flags = Completion.WITH_IMM;
+        } else if (opcode == Frame.SEND_INV) {
+            c.imm = Frame.rkey(header);
+            c.flags = Completion.WITH_INV;
+        }
+        c.sourceNumber = Frame.source(header);
+        c.solicited = (Frame.flags(header) & Frame.SOLICITED) != 0;
+        if (type == UD) {
+            c.bytes += GlobalRoute.SIZE;
+            c.flags |= Completion.GRH;
+            c.sourceLid = Address.lid(from.peerId);
+            c.serviceLevel = Frame.serviceLevel(header);
+        }
+        recvQueue.push(c, number);
     }
 }

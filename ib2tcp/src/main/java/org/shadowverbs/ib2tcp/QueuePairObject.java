@@ -19,6 +19,11 @@ final class QueuePairObject {
     private static final ValueLayout.OfLong NETWORK_LONG =
             ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
     private static final int SQ_PSN_BITS = 0xffffff;
+    /** Bits of enum ibv_wr_opcode. */
+    private static final int UD_OPCODES = 1 << Frame.SEND | 1 << Frame.SEND_IMM;
+    private static final int UC_OPCODES = UD_OPCODES | 1 << Frame.WRITE | 1 << Frame.WRITE_IMM | 1 << Frame.SEND_INV
+            | 1 << Frame.LOCAL_INV | 1 << Frame.BIND_MW;
+    private static final int RC_OPCODES = UC_OPCODES | 1 << Frame.READ | 1 << Frame.COMPARE_SWAP | 1 << Frame.FETCH_ADD;
 
     private final Posix posix;
     private final QueuePair qp;
@@ -43,10 +48,17 @@ final class QueuePairObject {
     }
 
     static QueuePairObject create(final Device device, final Posix posix, final Events async, final long pd,
-            final MemorySegment init, final Map<Long, CompletionQueue> queues) {
+            final MemorySegment init, final Map<Long, CompletionQueue> queues, final SharedQueue shared) {
         final MemorySegment cap = ibv_qp_init_attr.cap(init);
-        if (ibv_qp_init_attr.qp_type(init) != verbs_h.IBV_QPT_RC() || ibv_qp_init_attr.srq(init).address() != 0) {
-            throw new DeviceException(Posix.EINVAL, "create a queue pair other than RC without a shared receive queue");
+        final int type = ibv_qp_init_attr.qp_type(init);
+        if (type != QueuePair.RC && type != QueuePair.UC && type != QueuePair.UD
+                || type == QueuePair.UD && shared != null) {
+            throw new DeviceException(Posix.EOPNOTSUPP, "create a queue pair of type " + type
+                    + (shared == null ? "" : " with a shared receive queue"));
+        }
+        if (shared != null) {
+            ibv_qp_cap.max_recv_wr(cap, 0);
+            ibv_qp_cap.max_recv_sge(cap, 0);
         }
         if (beyond(ibv_qp_cap.max_send_wr(cap), TcpVerbs.MAX_WR) || beyond(ibv_qp_cap.max_recv_wr(cap), TcpVerbs.MAX_WR)
                 || beyond(ibv_qp_cap.max_send_sge(cap), TcpVerbs.MAX_SGE)
@@ -59,7 +71,7 @@ final class QueuePairObject {
         if (sendCq == null || recvCq == null) {
             throw new DeviceException(Posix.EINVAL, "create a queue pair without completion queues");
         }
-        final int number = device.newNumber();
+        final int bell = device.newBell();
         final long address = posix.allocate(Layouts.QP_SIZE);
         final MemorySegment struct = TcpStructs.at(address, ibv_qp.sizeof());
         ibv_qp.context(struct, ibv_pd.context(TcpStructs.at(pd, ibv_pd.sizeof())));
@@ -67,18 +79,24 @@ final class QueuePairObject {
         ibv_qp.pd(struct, MemorySegment.ofAddress(pd));
         ibv_qp.send_cq(struct, ibv_qp_init_attr.send_cq(init));
         ibv_qp.recv_cq(struct, ibv_qp_init_attr.recv_cq(init));
-        ibv_qp.qp_num(struct, number);
-        ibv_qp.qp_type(struct, verbs_h.IBV_QPT_RC());
-        Memory.i32(address + Layouts.QP_BELL, number);
+        ibv_qp.srq(struct, ibv_qp_init_attr.srq(init));
+        ibv_qp.qp_num(struct, device.number(bell));
+        ibv_qp.qp_type(struct, type);
+        Memory.i32(address + Layouts.QP_BELL, bell);
+        Memory.i32(address + Layouts.QP_OPCODES,
+                type == QueuePair.RC ? RC_OPCODES : type == QueuePair.UC ? UC_OPCODES : UD_OPCODES);
         ring(posix, address + Layouts.QP_SEND, Layouts.SEND_SIZE, ibv_qp_cap.max_send_wr(cap),
                 ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_inline_data(cap));
         ring(posix, address + Layouts.QP_RECV, Layouts.RECV_SIZE, ibv_qp_cap.max_recv_wr(cap),
                 ibv_qp_cap.max_recv_sge(cap), 0);
-        final QueuePair qp = new QueuePair(device, address, number, pd, ibv_qp_init_attr.sq_sig_all(init) != 0,
-                sendCq, recvCq, async);
-        device.add(qp);
+        final QueuePair qp = new QueuePair(device, address, bell, type, pd, ibv_qp_init_attr.sq_sig_all(init) != 0,
+                sendCq, recvCq, shared, async);
+        device.add(bell, qp);
         sendCq.users++;
         recvCq.users++;
+        if (shared != null) {
+            shared.users++;
+        }
         return new QueuePairObject(posix, qp, cap);
     }
 
@@ -86,7 +104,7 @@ final class QueuePairObject {
         return value < 0 || value > limit;
     }
 
-    private static void ring(final Posix posix, final long at, final long header, final int requests, final int sges,
+    static void ring(final Posix posix, final long at, final long header, final int requests, final int sges,
             final int inline) {
         final long stride = header + Math.max(sges * Layouts.SGE_SIZE, inline) + 63 & -64L;
         final int size = Integer.highestOneBit(Math.max(1, requests - 1)) * 2;
@@ -108,7 +126,7 @@ final class QueuePairObject {
 
     void modify(final MemorySegment attr, final int mask) {
         final int target = has(mask, verbs_h.IBV_QP_STATE()) ? ibv_qp_attr.qp_state(attr) : qp.state;
-        if (!QpStates.allows(qp.state, target, mask) || has(mask, verbs_h.IBV_QP_CUR_STATE())
+        if (!QpStates.allows(qp.type, qp.state, target, mask) || has(mask, verbs_h.IBV_QP_CUR_STATE())
                 && ibv_qp_attr.cur_qp_state(attr) != qp.state) {
             throw refusal("in state " + qp.state + " to state " + target + " with mask 0x" + Integer.toHexString(mask));
         }
@@ -148,6 +166,9 @@ final class QueuePairObject {
         if (has(mask, verbs_h.IBV_QP_RNR_RETRY())) {
             qp.rnrRetries = ibv_qp_attr.rnr_retry(attr);
         }
+        if (has(mask, verbs_h.IBV_QP_QKEY())) {
+            qp.qkey = ibv_qp_attr.qkey(attr);
+        }
         if (has(mask, verbs_h.IBV_QP_PORT())) {
             port = ibv_qp_attr.port_num(attr);
         }
@@ -164,9 +185,7 @@ final class QueuePairObject {
 
     /** Values out of their range are refused before anything has changed. */
     private static void check(final MemorySegment attr, final int mask) {
-        if (has(mask, verbs_h.IBV_QP_AV()) && (ibv_ah_attr.is_global(ibv_qp_attr.ah_attr(attr)) == 0
-                || ibv_ah_attr.port_num(ibv_qp_attr.ah_attr(attr)) != 1
-                || ibv_global_route.sgid_index(ibv_ah_attr.grh(ibv_qp_attr.ah_attr(attr))) != 0)) {
+        if (has(mask, verbs_h.IBV_QP_AV()) && !AddressHandle.names(ibv_qp_attr.ah_attr(attr))) {
             throw refusal("to an address without a GID, or from another GID index than 0");
         }
         if (has(mask, verbs_h.IBV_QP_PORT()) && ibv_qp_attr.port_num(attr) != 1
@@ -208,15 +227,18 @@ final class QueuePairObject {
         ibv_qp_attr.timeout(attr, (byte) qp.timeout);
         ibv_qp_attr.retry_cnt(attr, (byte) qp.retries);
         ibv_qp_attr.rnr_retry(attr, (byte) qp.rnrRetries);
-        final MemorySegment ah = ibv_qp_attr.ah_attr(attr);
-        final MemorySegment gid = ibv_global_route.dgid(ibv_ah_attr.grh(ah));
-        gid.set(NETWORK_LONG, 0, qp.peerPrefix);
-        gid.set(NETWORK_LONG, 8, qp.peerId);
-        ibv_ah_attr.is_global(ah, (byte) 1);
-        ibv_ah_attr.port_num(ah, (byte) port);
+        ibv_qp_attr.qkey(attr, qp.qkey);
+        if (qp.type != QueuePair.UD) {
+            final MemorySegment ah = ibv_qp_attr.ah_attr(attr);
+            final MemorySegment gid = ibv_global_route.dgid(ibv_ah_attr.grh(ah));
+            gid.set(NETWORK_LONG, 0, qp.peerPrefix);
+            gid.set(NETWORK_LONG, 8, qp.peerId);
+            ibv_ah_attr.is_global(ah, (byte) 1);
+            ibv_ah_attr.port_num(ah, (byte) port);
+        }
         cap(ibv_qp_attr.cap(attr));
         cap(ibv_qp_init_attr.cap(init));
-        ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_RC());
+        ibv_qp_init_attr.qp_type(init, qp.type);
         ibv_qp_init_attr.sq_sig_all(init, qp.signalAll ? 1 : 0);
     }
 
@@ -232,6 +254,9 @@ final class QueuePairObject {
         qp.device.remove(qp);
         qp.sendQueue.users--;
         qp.recvQueue.users--;
+        if (qp.shared != null) {
+            qp.shared.users--;
+        }
         host.forgetEvents(qp.async.readEnd, qp.async.writeEnd, qp.address);
         posix.free(Memory.i64(qp.address + Layouts.QP_SEND + Layouts.RING_ENTRIES));
         posix.free(Memory.i64(qp.address + Layouts.QP_RECV + Layouts.RING_ENTRIES));

@@ -49,6 +49,7 @@ final class TcpDevice extends Device implements Runnable {
         listener = posix.listen(ipv4);
         final byte[] cookie = nonce();
         id = Address.id(ipv4, posix.localPort(listener), cookie[0] << 8 | cookie[1] & 0xff);
+        numbersFrom(cookie[2]);
         epoll = posix.epollCreate();
         wake = posix.eventfd();
         events = posix.allocate((long) EVENTS * Posix.EPOLL_EVENT_SIZE);
@@ -84,6 +85,16 @@ final class TcpDevice extends Device implements Runnable {
     @Override
     long now() {
         return System.nanoTime();
+    }
+
+    @Override
+    long gidPrefix() {
+        return prefix;
+    }
+
+    @Override
+    long gidInterface() {
+        return id;
     }
 
     byte[] nonce() {
@@ -157,7 +168,7 @@ final class TcpDevice extends Device implements Runnable {
 
     private boolean takeBells() {
         boolean any = false;
-        final int words = (numbersInUse() + 63) / 64;
+        final int words = (bells() + 63) / 64;
         for (int word = 0; word < words; word++) {
             final long at = bell + Host.BELL_DUE + word * 8L;
             if (Memory.opaque64(at) == 0) {
@@ -166,11 +177,8 @@ final class TcpDevice extends Device implements Runnable {
             long bits = Memory.takeBits(at);
             any = true;
             while (bits != 0) {
-                final QueuePair qp = queuePair(word * 64 + Long.numberOfTrailingZeros(bits));
+                rung(word * 64 + Long.numberOfTrailingZeros(bits));
                 bits &= bits - 1;
-                if (qp != null) {
-                    qp.rung();
-                }
             }
         }
         return any;
@@ -299,9 +307,9 @@ final class TcpDevice extends Device implements Runnable {
 
     /** The engine cannot go on: whoever waits for a completion gets an error. */
     private void failAll() {
-        for (int i = 0; i < numbersInUse(); i++) {
-            if (queuePair(i) != null && queuePair(i).state != QueuePair.RESET) {
-                queuePair(i).enter(QueuePair.ERR);
+        for (int i = 0; i < bells(); i++) {
+            if (queuePairAt(i) != null && queuePairAt(i).state != QueuePair.RESET) {
+                queuePairAt(i).enter(QueuePair.ERR);
             }
         }
     }

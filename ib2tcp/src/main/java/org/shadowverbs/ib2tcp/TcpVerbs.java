@@ -6,13 +6,19 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import org.shadowverbs.bindings.tcp.shadowverbs_tcp_h;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_comp_channel;
 import org.shadowverbs.bindings.verbs.ibv_context;
 import org.shadowverbs.bindings.verbs.ibv_cq;
 import org.shadowverbs.bindings.verbs.ibv_mr;
+import org.shadowverbs.bindings.verbs.ibv_mw;
 import org.shadowverbs.bindings.verbs.ibv_pd;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.ibv_srq;
+import org.shadowverbs.bindings.verbs.ibv_srq_attr;
+import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 
 /**
@@ -22,7 +28,12 @@ import org.shadowverbs.bindings.verbs.verbs_h;
  */
 public final class TcpVerbs {
     public static final int MAX_SGE = 16;
-    public static final int MAX_QP = 65536;
+    /** Of the doorbell; two are never used. */
+    static final int BELLS = shadowverbs_tcp_h.SV_TCP_BELLS();
+    public static final int MAX_SRQ = BELLS / 4;
+    public static final int MAX_QP = BELLS - MAX_SRQ - 2;
+    public static final int MAX_MR = (1 << 24) - 1;
+    public static final int MAX_MESSAGE = (int) Frame.MAX_MESSAGE;
     public static final int MAX_WR = 16384;
     public static final int MAX_CQE = 1 << 20;
     public static final int MAX_READS = 16;
@@ -85,6 +96,9 @@ public final class TcpVerbs {
     private final Map<Long, Channel> channels = new HashMap<Long, Channel>();
     private final Map<Long, CompletionQueue> queues = new HashMap<Long, CompletionQueue>();
     private final Map<Long, Channel> channelOf = new HashMap<Long, Channel>();
+    private final Map<Long, SharedQueue> shared = new HashMap<Long, SharedQueue>();
+    private final Map<Long, Domain> handles = new HashMap<Long, Domain>();
+    private final Map<Long, Domain> windows = new HashMap<Long, Domain>();
     private final Map<Long, QueuePairObject> pairs = new HashMap<Long, QueuePairObject>();
 
     public TcpVerbs(final Host host, final Settings settings) {
@@ -230,6 +244,9 @@ public final class TcpVerbs {
     /** Programs close a device with objects left; a kernel ends them then, and the file is closed all the same. */
     private void destroyWhatIsLeft(final long context) {
         left(pairs, context).forEach(this::destroyQp);
+        left(shared, context).forEach(this::destroySrq);
+        left(handles, context).forEach(this::destroyAh);
+        left(windows, context).forEach(this::deallocMw);
         left(queues, context).forEach(this::destroyCq);
         left(channels, context).forEach(this::destroyChannel);
         left(memory, context).forEach(this::deregMr);
@@ -248,6 +265,11 @@ public final class TcpVerbs {
             return 0;
         });
         return left;
+    }
+
+    /** What stands for the lid of the port: see {@link Address#lid}. */
+    public synchronized int lid() {
+        return Address.lid(device.id);
     }
 
     /** Of the process, as a GID: prefix and interface id. */
@@ -312,6 +334,21 @@ public final class TcpVerbs {
         });
     }
 
+    /** A region without memory: what is written to it is gone, and zeros are read. */
+    public long allocNullMr(final long pd) {
+        return call("make a null region", () -> {
+            final Domain domain = known(domains, pd);
+            final Region region = new Region();
+            region.domain = domain;
+            region.key = device.regions.addNothing(pd);
+            final long address = posix.allocate(ibv_mr.sizeof());
+            describe(address, pd, 0, 0, region.key);
+            domain.users++;
+            memory.put(address, region);
+            return address;
+        });
+    }
+
     private static void describe(final long mr, final long pd, final long at, final long bytes, final int key) {
         final MemorySegment struct = struct(mr, ibv_mr.sizeof());
         ibv_mr.context(struct, ibv_pd.context(struct(pd, ibv_pd.sizeof())));
@@ -359,6 +396,37 @@ public final class TcpVerbs {
             region.domain.users--;
             memory.remove(mr);
             posix.free(mr);
+            return 0;
+        });
+    }
+
+    // ---- Memory windows -------------------------------------------------------------------------------------------
+
+    /** @param type {@code enum ibv_mw_type} */
+    public long allocMw(final long pd, final int type) {
+        return call("make a memory window", () -> {
+            final Domain domain = known(domains, pd);
+            if (type != verbs_h.IBV_MW_TYPE_1() && type != verbs_h.IBV_MW_TYPE_2()) {
+                throw new DeviceException(Posix.EINVAL, "make a memory window of type " + type);
+            }
+            final long address = posix.allocate(ibv_mw.sizeof());
+            final MemorySegment struct = struct(address, ibv_mw.sizeof());
+            ibv_mw.context(struct, MemorySegment.ofAddress(domain.context.address));
+            ibv_mw.pd(struct, MemorySegment.ofAddress(pd));
+            ibv_mw.type(struct, type);
+            ibv_mw.rkey(struct, device.regions.addWindow(pd, type == verbs_h.IBV_MW_TYPE_2()));
+            domain.users++;
+            windows.put(address, domain);
+            return address;
+        });
+    }
+
+    public void deallocMw(final long mw) {
+        call("end a memory window", () -> {
+            known(windows, mw).users--;
+            windows.remove(mw);
+            device.regions.remove(ibv_mw.rkey(struct(mw, ibv_mw.sizeof())));
+            posix.free(mw);
             return 0;
         });
     }
@@ -459,14 +527,118 @@ public final class TcpVerbs {
         });
     }
 
+    // ---- Shared receive queues --------------------------------------------------------------------------------------
+
+    /** @param init struct ibv_srq_init_attr */
+    public long createSrq(final long pd, final MemorySegment init) {
+        return call("create a shared receive queue", () -> {
+            final Domain domain = known(domains, pd);
+            final MemorySegment given = struct(init.address(), ibv_srq_init_attr.sizeof());
+            final int requests = ibv_srq_attr.max_wr(ibv_srq_init_attr.attr(given));
+            final int sges = ibv_srq_attr.max_sge(ibv_srq_init_attr.attr(given));
+            if (requests < 1 || requests > MAX_WR || sges < 0 || sges > MAX_SGE) {
+                throw new DeviceException(Posix.EINVAL, "create a shared receive queue of that size");
+            }
+            if (shared.size() == MAX_SRQ) {
+                throw new DeviceException(Posix.ENOMEM, "create more than " + MAX_SRQ + " shared receive queues");
+            }
+            final int bell = device.newBell();
+            final long address = posix.allocate(Layouts.SRQ_SIZE);
+            final MemorySegment struct = struct(address, ibv_srq.sizeof());
+            ibv_srq.context(struct, MemorySegment.ofAddress(domain.context.address));
+            ibv_srq.srq_context(struct, ibv_srq_init_attr.srq_context(given));
+            ibv_srq.pd(struct, MemorySegment.ofAddress(pd));
+            Memory.i32(address + Layouts.SRQ_BELL, bell);
+            QueuePairObject.ring(posix, address + Layouts.SRQ_RECV, Layouts.RECV_SIZE, requests, sges, 0);
+            final SharedQueue queue = new SharedQueue(posix, address, pd, domain.context.async);
+            device.add(bell, queue);
+            domain.users++;
+            shared.put(address, queue);
+            return address;
+        });
+    }
+
+    /** Sets the limit; its size stays as it is. */
+    public void modifySrq(final long srq, final MemorySegment attr, final int mask) {
+        call("modify a shared receive queue", () -> {
+            final SharedQueue queue = known(shared, srq);
+            if ((mask & ~verbs_h.IBV_SRQ_LIMIT()) != 0) {
+                throw new DeviceException(Posix.EOPNOTSUPP, "change the size of a shared receive queue");
+            }
+            final int limit = ibv_srq_attr.srq_limit(struct(attr.address(), ibv_srq_attr.sizeof()));
+            if (limit < 0 || limit > Memory.i32(srq + Layouts.SRQ_RECV + Layouts.RING_MAX)) {
+                throw new DeviceException(Posix.EINVAL, "set a limit of more receives than the queue has");
+            }
+            if (mask != 0) {
+                queue.limit(limit);
+            }
+            return 0;
+        });
+    }
+
+    public void querySrq(final long srq, final MemorySegment attr) {
+        call("query a shared receive queue", () -> {
+            final SharedQueue queue = known(shared, srq);
+            final MemorySegment filled = struct(attr.address(), ibv_srq_attr.sizeof());
+            ibv_srq_attr.max_wr(filled, Memory.i32(srq + Layouts.SRQ_RECV + Layouts.RING_MAX));
+            ibv_srq_attr.max_sge(filled, Memory.i32(srq + Layouts.SRQ_RECV + Layouts.RING_MAX_SGE));
+            ibv_srq_attr.srq_limit(filled, queue.limit());
+            return 0;
+        });
+    }
+
+    public void destroySrq(final long srq) {
+        call("destroy a shared receive queue", () -> {
+            final SharedQueue queue = known(shared, srq);
+            if (queue.users != 0) {
+                throw new DeviceException(Posix.EBUSY, "destroy a shared receive queue that is in use");
+            }
+            shared.remove(srq);
+            known(domains, queue.domain).users--;
+            device.remove(Memory.i32(srq + Layouts.SRQ_BELL));
+            host.forgetEvents(queue.async.readEnd, queue.async.writeEnd, srq);
+            queue.free();
+            posix.free(Memory.i64(srq + Layouts.SRQ_RECV + Layouts.RING_ENTRIES));
+            posix.free(srq);
+            return 0;
+        });
+    }
+
+    // ---- Address handles ------------------------------------------------------------------------------------------
+
+    /** @param attr struct ibv_ah_attr */
+    public long createAh(final long pd, final MemorySegment attr) {
+        return call("make an address handle", () -> {
+            final Domain domain = known(domains, pd);
+            final long address = AddressHandle.create(posix, pd, struct(attr.address(), ibv_ah_attr.sizeof()));
+            domain.users++;
+            handles.put(address, domain);
+            return address;
+        });
+    }
+
+    public void destroyAh(final long ah) {
+        call("destroy an address handle", () -> {
+            known(handles, ah).users--;
+            handles.remove(ah);
+            posix.free(ah);
+            return 0;
+        });
+    }
+
     // ---- Queue pairs --------------------------------------------------------------------------------------------
 
     /** @param init struct ibv_qp_init_attr; its cap is updated */
     public long createQp(final long pd, final MemorySegment init) {
         return call("create a queue pair", () -> {
             final Domain domain = known(domains, pd);
-            final QueuePairObject object = QueuePairObject.create(device, posix, domain.context.async, pd,
-                    struct(init.address(), ibv_qp_init_attr.sizeof()), queues);
+            final MemorySegment given = struct(init.address(), ibv_qp_init_attr.sizeof());
+            final long srq = ibv_qp_init_attr.srq(given).address();
+            if (pairs.size() == MAX_QP) {
+                throw new DeviceException(Posix.ENOMEM, "create more than " + MAX_QP + " queue pairs");
+            }
+            final QueuePairObject object = QueuePairObject.create(device, posix, domain.context.async, pd, given, queues,
+                    srq == 0 ? null : known(shared, srq));
             domain.users++;
             pairs.put(object.address(), object);
             return object.address();

@@ -3,7 +3,7 @@ package org.shadowverbs.ib2tcp;
 
 import java.util.ArrayList;
 
-/** The requesters that wait. They are few, and only when something is amiss. */
+/** The requesters that wait. They are few: those for which something is amiss, and those of datagrams. */
 final class Timers {
     private final ArrayList<Requester> waiting = new ArrayList<Requester>();
 

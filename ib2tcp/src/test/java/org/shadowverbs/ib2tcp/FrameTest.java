@@ -60,6 +60,12 @@ class FrameTest {
         refused("atomic of 9 bytes");
         request(7, 0, 0, 0);
         refused("opcode 7");
+        Frame.start(at, Frame.UNACKNOWLEDGED, Frame.READ, 0, 2, 2, 0);
+        refused("unacknowledged request with opcode 4");
+        Frame.start(at, Frame.DATAGRAM, Frame.SEND, 0, 2, 2, 0);
+        Frame.length(at, Frame.MAX_DATAGRAM + 1);
+        Frame.payload(at, Frame.MAX_DATAGRAM + 1);
+        refused("a datagram that is none");
         Frame.start(at, 9, 0, 0, 2, 2, 0);
         refused("type 9");
         Frame.start(at, Frame.ACK, 0, 0, 1 << 24, 2, 0);
@@ -71,7 +77,7 @@ class FrameTest {
     /** Whatever comes: what passes the check is within all bounds that its use relies upon. */
     @Property(tries = 20_000)
     void randomBytesNeverPassOutOfBounds(@ForAll @Size(Frame.SIZE) final byte[] bytes) {
-        bytes[0] = (byte) (bytes[0] & 7);
+        bytes[0] = (byte) (bytes[0] & 15);
         if ((bytes[1] & 1) != 0) { // so that some come further than the first check
             bytes[8] = 0;
             bytes[12] = 0;
@@ -92,7 +98,8 @@ class FrameTest {
         assertTrue(Frame.destination(at) >= 0 && Frame.destination(at) < 1 << 24);
         if (Frame.payload(at) > 0) {
             assertTrue(Frame.type(at) == Frame.REQUEST && !Frame.reads(Frame.opcode(at))
-                    || Frame.type(at) == Frame.READ_RESPONSE);
+                    || Frame.type(at) == Frame.READ_RESPONSE || Frame.type(at) == Frame.UNACKNOWLEDGED
+                    || Frame.type(at) == Frame.DATAGRAM && Frame.payload(at) <= Frame.MAX_DATAGRAM);
             assertTrue(Frame.offset(at) >= 0 && Frame.offset(at) + Frame.payload(at) <= Frame.length(at));
         }
     }

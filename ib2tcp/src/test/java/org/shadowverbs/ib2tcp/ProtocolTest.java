@@ -41,8 +41,10 @@ class ProtocolTest {
         final long from = a.posix.allocate((long) SLOT * SLOTS);
         final long to = b.posix.allocate((long) SLOT * SLOTS + 64);
         final long counter = to + (long) SLOT * SLOTS;
-        final int lkey = a.regions.add(qa.domain(), from, (long) SLOT * SLOTS, from, 15);
+        final int lkey = a.regions.add(qa.domain(), from, (long) SLOT * SLOTS, from, 31);
         final int rkey = b.regions.add(qb.domain(), to, (long) SLOT * SLOTS + 64, to, 15);
+        int window = a.regions.addWindow(qa.domain(), true);
+        boolean bound = false;
         final ArrayDeque<byte[]> sent = new ArrayDeque<>();
         final ArrayDeque<int[]> posted = new ArrayDeque<>();
         long added = 0;
@@ -58,8 +60,16 @@ class ProtocolTest {
             if (next < OPERATIONS && outstanding < SLOTS && network.random.nextInt(4) == 0) {
                 final long at = from + (long) (next % SLOTS) * SLOT;
                 final int[] opcodes = {Frame.SEND, Frame.SEND_IMM, Frame.WRITE, Frame.WRITE_IMM, Frame.READ,
-                    Frame.FETCH_ADD};
+                    Frame.FETCH_ADD, Frame.BIND_MW};
                 final int opcode = opcodes[network.random.nextInt(opcodes.length)];
+                if (opcode == Frame.BIND_MW) {
+                    window = bound ? window : window & ~255 | window + 1 & 255;
+                    assertEquals(true, a.local(qa, next, bound ? Frame.LOCAL_INV : Frame.BIND_MW, window, lkey, from, 8));
+                    posted.add(new int[] {next++, opcode, 0});
+                    outstanding++;
+                    bound = !bound;
+                    continue;
+                }
                 final boolean inline = opcode < Frame.READ && network.random.nextInt(4) == 0;
                 final int length = opcode == Frame.FETCH_ADD ? 8
                         : network.random.nextInt(inline ? 128 : network.random.nextInt(3) == 0 ? 600_000 : 3000);

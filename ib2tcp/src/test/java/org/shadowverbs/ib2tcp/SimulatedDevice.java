@@ -3,8 +3,11 @@ package org.shadowverbs.ib2tcp;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.HashMap;
 import java.util.Map;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
@@ -39,12 +42,26 @@ final class SimulatedDevice extends Device {
     }
 
     @Override
+    long gidPrefix() {
+        return 0;
+    }
+
+    @Override
+    long gidInterface() {
+        return id;
+    }
+
+    @Override
     Link connect(final long prefix, final long peer) {
         return network.connect(this, (int) peer);
     }
 
-    /** In state RESET. */
+    /** Of a reliable connection, in state RESET. */
     QueuePairObject create(final boolean signalAll) {
+        return create(QueuePair.RC, signalAll, null);
+    }
+
+    QueuePairObject create(final int type, final boolean signalAll, final SharedQueue shared) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment pd = MemorySegment.ofAddress(posix.allocate(64));
             final MemorySegment init = ibv_qp_init_attr.allocate(arena);
@@ -54,11 +71,11 @@ final class SimulatedDevice extends Device {
             ibv_qp_cap.max_send_sge(cap, 4);
             ibv_qp_cap.max_recv_sge(cap, 4);
             ibv_qp_cap.max_inline_data(cap, 128);
-            ibv_qp_init_attr.qp_type(init, verbs_h.IBV_QPT_RC());
+            ibv_qp_init_attr.qp_type(init, type);
             ibv_qp_init_attr.sq_sig_all(init, signalAll ? 1 : 0);
             ibv_qp_init_attr.send_cq(init, MemorySegment.ofAddress(cq));
             ibv_qp_init_attr.recv_cq(init, MemorySegment.ofAddress(cq));
-            return QueuePairObject.create(this, posix, async, pd.address(), init, queues);
+            return QueuePairObject.create(this, posix, async, pd.address(), init, queues, shared);
         }
     }
 
@@ -73,12 +90,7 @@ final class SimulatedDevice extends Device {
             from.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PKEY_INDEX() | verbs_h.IBV_QP_PORT()
                     | verbs_h.IBV_QP_ACCESS_FLAGS());
             ibv_qp_attr.qp_state(attr, QueuePair.RTR);
-            final MemorySegment ah = ibv_qp_attr.ah_attr(attr);
-            org.shadowverbs.bindings.verbs.ibv_ah_attr.is_global(ah, (byte) 1);
-            org.shadowverbs.bindings.verbs.ibv_ah_attr.port_num(ah, (byte) 1);
-            final MemorySegment gid = org.shadowverbs.bindings.verbs.ibv_global_route.dgid(
-                    org.shadowverbs.bindings.verbs.ibv_ah_attr.grh(ah));
-            gid.set(java.lang.foreign.ValueLayout.JAVA_BYTE, 15, (byte) to.id);
+            address(ibv_qp_attr.ah_attr(attr), to.id);
             ibv_qp_attr.dest_qp_num(attr, number);
             ibv_qp_attr.rq_psn(attr, peerPsn);
             ibv_qp_attr.max_dest_rd_atomic(attr, (byte) 4);
@@ -97,14 +109,88 @@ final class SimulatedDevice extends Device {
         }
     }
 
+    /** Of an unreliable connection, up to RTS. */
+    static void connectUnreliable(final QueuePairObject from, final SimulatedDevice to, final int number) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(arena);
+            ibv_qp_attr.port_num(attr, (byte) 1);
+            ibv_qp_attr.qp_access_flags(attr, 15);
+            ibv_qp_attr.qp_state(attr, QueuePair.INIT);
+            from.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PKEY_INDEX() | verbs_h.IBV_QP_PORT()
+                    | verbs_h.IBV_QP_ACCESS_FLAGS());
+            address(ibv_qp_attr.ah_attr(attr), to.id);
+            ibv_qp_attr.dest_qp_num(attr, number);
+            ibv_qp_attr.qp_state(attr, QueuePair.RTR);
+            from.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_AV() | verbs_h.IBV_QP_PATH_MTU()
+                    | verbs_h.IBV_QP_DEST_QPN() | verbs_h.IBV_QP_RQ_PSN());
+            ibv_qp_attr.qp_state(attr, QueuePair.RTS);
+            from.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_SQ_PSN());
+        }
+    }
+
+    /** Of datagrams, up to RTS. */
+    static void ready(final QueuePairObject qp, final int qkey) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(arena);
+            ibv_qp_attr.port_num(attr, (byte) 1);
+            ibv_qp_attr.qkey(attr, qkey);
+            ibv_qp_attr.qp_state(attr, QueuePair.INIT);
+            qp.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PKEY_INDEX() | verbs_h.IBV_QP_PORT()
+                    | verbs_h.IBV_QP_QKEY());
+            ibv_qp_attr.qp_state(attr, QueuePair.RTR);
+            qp.modify(attr, verbs_h.IBV_QP_STATE());
+            ibv_qp_attr.qp_state(attr, QueuePair.RTS);
+            qp.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_SQ_PSN());
+        }
+    }
+
+    static void toState(final QueuePairObject qp, final int state) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(arena);
+            ibv_qp_attr.qp_state(attr, state);
+            qp.modify(attr, verbs_h.IBV_QP_STATE());
+        }
+    }
+
+    private static void address(final MemorySegment ah, final int id) {
+        ibv_ah_attr.is_global(ah, (byte) 1);
+        ibv_ah_attr.port_num(ah, (byte) 1);
+        ibv_global_route.dgid(ibv_ah_attr.grh(ah)).set(ValueLayout.JAVA_BYTE, 15, (byte) id);
+    }
+
+    /** As ibv_create_srq makes it. */
+    SharedQueue createShared(final int requests) {
+        final int bell = newBell();
+        final long address = posix.allocate(Layouts.SRQ_SIZE);
+        Memory.i32(address + Layouts.SRQ_BELL, bell);
+        QueuePairObject.ring(posix, address + Layouts.SRQ_RECV, Layouts.RECV_SIZE, requests, 2, 0);
+        final SharedQueue shared = new SharedQueue(posix, address, PD, async);
+        add(bell, shared);
+        return shared;
+    }
+
+    /** The next asynchronous event's type; -1: there is none. */
+    int event() {
+        final long record = posix.allocate(64);
+        final int type = posix.read(async.readEnd, record, 16) == 16 ? Memory.i32(record + 8) : -1;
+        posix.free(record);
+        return type;
+    }
+
     static int number(final QueuePairObject qp) {
         return Memory.i32(qp.address() + Layouts.QP_BELL);
     }
 
-    /** As native/src/tcp_post.c does. @return false: the queue is full */
+    /** As native/src/tcp_post.c does; immediate data are the wr_id. @return false: the queue is full */
     boolean post(final QueuePairObject qp, final long wrId, final int opcode, final int flags, final long[] sges,
             final int[] lengths, final int lkey, final long remote, final int rkey, final long compareAdd,
             final long swap) {
+        return post(qp, wrId, opcode, flags, sges, lengths, lkey, remote, rkey, compareAdd, swap, (int) wrId);
+    }
+
+    boolean post(final QueuePairObject qp, final long wrId, final int opcode, final int flags, final long[] sges,
+            final int[] lengths, final int lkey, final long remote, final int rkey, final long compareAdd,
+            final long swap, final int imm) {
         final long ring = qp.address() + Layouts.QP_SEND;
         final int tail = Memory.i32(qp.address() + Layouts.QP_SEND_TAIL);
         if (tail - Memory.i32(qp.address() + Layouts.QP_SEND_HEAD) >= Memory.i32(ring + Layouts.RING_MAX)) {
@@ -124,7 +210,7 @@ final class SimulatedDevice extends Device {
         Memory.i32(at + Layouts.SEND_OPCODE, opcode);
         Memory.i32(at + Layouts.SEND_FLAGS, flags);
         Memory.i32(at + Layouts.SEND_NUM_SGE, (flags & 8) != 0 ? 0 : sges.length);
-        Memory.i32(at + Layouts.SEND_IMM, (int) wrId);
+        Memory.i32(at + Layouts.SEND_IMM, imm);
         Memory.i64(at + Layouts.SEND_LENGTH, length);
         Memory.i64(at + Layouts.SEND_REMOTE, remote);
         Memory.i32(at + Layouts.SEND_RKEY, rkey);
@@ -135,19 +221,46 @@ final class SimulatedDevice extends Device {
         return true;
     }
 
+    /** A request that moves nothing: BIND_MW of memory behind an lkey, or LOCAL_INV. */
+    boolean local(final QueuePairObject qp, final long wrId, final int opcode, final int rkey, final int lkey,
+            final long from, final long bytes) {
+        return opcode == Frame.LOCAL_INV
+                ? post(qp, wrId, opcode, 2, new long[0], new int[0], 0, 0, 0, 0, 0, rkey)
+                : post(qp, wrId, opcode, 2, new long[0], new int[0], 0, from, rkey, bytes, lkey, 14);
+    }
+
+    /** A datagram from one SGE. */
+    boolean datagram(final QueuePairObject qp, final long wrId, final SimulatedDevice to, final int number,
+            final int qkey, final long from, final int length, final int lkey) {
+        return post(qp, wrId, Frame.SEND_IMM, 2, new long[] {from}, new int[] {length}, lkey, 0, number, to.id,
+                qkey & 0xffff_ffffL);
+    }
+
     boolean receive(final QueuePairObject qp, final long wrId, final long address, final int length, final int lkey) {
-        final long ring = qp.address() + Layouts.QP_RECV;
-        final int tail = Memory.i32(qp.address() + Layouts.QP_RECV_TAIL);
-        if (tail - Memory.i32(qp.address() + Layouts.QP_RECV_HEAD) >= Memory.i32(ring + Layouts.RING_MAX)) {
+        return receive(qp.address() + Layouts.QP_RECV, qp.address() + Layouts.QP_RECV_TAIL,
+                qp.address() + Layouts.QP_RECV_HEAD, qp.address() + Layouts.QP_RECV_WANTED, number(qp), wrId, address,
+                length, lkey);
+    }
+
+    boolean receive(final SharedQueue shared, final long wrId, final long address, final int length, final int lkey) {
+        return receive(shared.address + Layouts.SRQ_RECV, shared.address + Layouts.SRQ_TAIL,
+                shared.address + Layouts.SRQ_HEAD, shared.address + Layouts.SRQ_WANTED,
+                Memory.i32(shared.address + Layouts.SRQ_BELL), wrId, address, length, lkey);
+    }
+
+    private boolean receive(final long ring, final long tailAt, final long headAt, final long wantedAt, final int bell,
+            final long wrId, final long address, final int length, final int lkey) {
+        final int tail = Memory.i32(tailAt);
+        if (tail - Memory.i32(headAt) >= Memory.i32(ring + Layouts.RING_MAX)) {
             return false;
         }
         final long at = entry(ring, tail);
         Memory.i64(at + Layouts.RECV_WR_ID, wrId);
         Memory.i32(at + Layouts.RECV_NUM_SGE, 1);
         sge(at + Layouts.RECV_SIZE, 0, address, length, lkey);
-        Memory.release(qp.address() + Layouts.QP_RECV_TAIL, tail + 1);
-        if (Memory.i32(qp.address() + Layouts.QP_RECV_WANTED) != 0) {
-            queuePair(number(qp)).rung();
+        Memory.release(tailAt, tail + 1);
+        if (Memory.i32(wantedAt) != 0) {
+            rung(bell);
         }
         return true;
     }

@@ -51,7 +51,7 @@ final class SimulatedNetwork {
             }
         }
         for (final End end : ends) {
-            if (end.taken < end.arriving.size()) {
+            if (!end.stopped && end.taken < end.arriving.size()) {
                 return true; // it did not want to read this time
             }
         }
@@ -62,6 +62,13 @@ final class SimulatedNetwork {
             }
         }
         return false;
+    }
+
+    /** A process stands still: it does not read any more. */
+    void stop(final SimulatedDevice device) {
+        for (final End end : ends) {
+            end.stopped |= end.device == device;
+        }
     }
 
     /** Breaks a link: what was written and not read is lost. */
@@ -80,6 +87,7 @@ final class SimulatedNetwork {
         /** Written by the other end. */
         private final ByteArrayOutputStream arriving = new ByteArrayOutputStream();
         private int taken;
+        private boolean stopped;
 
         End(final SimulatedDevice device, final int peer) {
             super(device);
@@ -93,7 +101,7 @@ final class SimulatedNetwork {
         }
 
         boolean write() {
-            if (batch.isEmpty() && !fill()) {
+            if (other.stopped || batch.isEmpty() && !fill()) {
                 return false;
             }
             final Vectors vectors = batch.vectors();
@@ -111,7 +119,7 @@ final class SimulatedNetwork {
         }
 
         boolean read() throws ProtocolException {
-            if (taken == arriving.size() || random.nextInt(3) == 0) {
+            if (stopped || taken == arriving.size() || random.nextInt(3) == 0) {
                 return false;
             }
             final byte[] all = arriving.toByteArray();

@@ -6,9 +6,9 @@ import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_gid_entry;
 import org.shadowverbs.bindings.verbs.ibv_mr;
+import org.shadowverbs.bindings.verbs.ibv_mw;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp;
-import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ib2tcp.DeviceException;
 import org.shadowverbs.ib2tcp.Host;
@@ -100,12 +100,19 @@ final class Ib2TcpBackend implements Backend {
         ibv_device_attr.sys_image_guid(attr, verbs.gidInterface());
         ibv_device_attr.max_mr_size(attr, Long.MAX_VALUE);
         ibv_device_attr.page_size_cap(attr, 0xfffff000L);
-        ibv_device_attr.max_qp(attr, TcpVerbs.MAX_QP - 2);
+        ibv_device_attr.max_qp(attr, TcpVerbs.MAX_QP);
         ibv_device_attr.max_qp_wr(attr, TcpVerbs.MAX_WR);
         ibv_device_attr.max_sge(attr, TcpVerbs.MAX_SGE);
         ibv_device_attr.max_cq(attr, TcpVerbs.MAX_QP);
+        ibv_device_attr.max_srq(attr, TcpVerbs.MAX_SRQ);
+        ibv_device_attr.max_srq_wr(attr, TcpVerbs.MAX_WR);
+        ibv_device_attr.max_srq_sge(attr, TcpVerbs.MAX_SGE);
+        ibv_device_attr.max_ah(attr, TcpVerbs.MAX_MR);
+        ibv_device_attr.max_mw(attr, TcpVerbs.MAX_MR);
+        ibv_device_attr.device_cap_flags(attr, verbs_h.IBV_DEVICE_MEM_WINDOW()
+                | verbs_h.IBV_DEVICE_MEM_WINDOW_TYPE_2B());
         ibv_device_attr.max_cqe(attr, TcpVerbs.MAX_CQE - Cq.ROOM);
-        ibv_device_attr.max_mr(attr, (1 << 24) - 1);
+        ibv_device_attr.max_mr(attr, TcpVerbs.MAX_MR);
         ibv_device_attr.max_pd(attr, TcpVerbs.MAX_QP);
         ibv_device_attr.max_qp_rd_atom(attr, TcpVerbs.MAX_READS);
         ibv_device_attr.max_qp_init_rd_atom(attr, TcpVerbs.MAX_READS);
@@ -132,7 +139,8 @@ final class Ib2TcpBackend implements Backend {
         ibv_port_attr.max_mtu(attr, verbs_h.IBV_MTU_4096());
         ibv_port_attr.active_mtu(attr, verbs_h.IBV_MTU_4096());
         ibv_port_attr.gid_tbl_len(attr, GIDS);
-        ibv_port_attr.max_msg_sz(attr, 1 << 30);
+        ibv_port_attr.max_msg_sz(attr, TcpVerbs.MAX_MESSAGE);
+        ibv_port_attr.lid(attr, (short) verbs.lid());
         ibv_port_attr.pkey_tbl_len(attr, (short) 1);
         ibv_port_attr.active_width(attr, (byte) WIDTH_4X);
         ibv_port_attr.active_speed(attr, (byte) 1);
@@ -259,12 +267,6 @@ final class Ib2TcpBackend implements Backend {
 
     @Override
     public long createQp(final long pd, final MemorySegment initAttr) {
-        if (ibv_qp_init_attr.qp_type(initAttr) != verbs_h.IBV_QPT_RC()) {
-            throw without("queue pairs of type " + ibv_qp_init_attr.qp_type(initAttr) + ", only of RC");
-        }
-        if (ibv_qp_init_attr.srq(initAttr).address() != 0) {
-            throw without("shared receive queues");
-        }
         return made(() -> verbs.createQp(pd, initAttr));
     }
 
@@ -288,15 +290,60 @@ final class Ib2TcpBackend implements Backend {
         return err(() -> verbs.destroyQp(qp));
     }
 
+    @Override
+    public long allocNullMr(final long pd) {
+        return made(() -> verbs.allocNullMr(pd));
+    }
+
+    @Override
+    public long allocMw(final long pd, final int type) {
+        return made(() -> verbs.allocMw(pd, type));
+    }
+
+    @Override
+    public int deallocMw(final long mw) {
+        return err(() -> verbs.deallocMw(mw));
+    }
+
+    @Override
+    public int mwRkey(final long mw) {
+        return ibv_mw.rkey(Structs.at(mw, ibv_mw.sizeof()));
+    }
+
+    @Override
+    public long createSrq(final long pd, final MemorySegment initAttr) {
+        return made(() -> verbs.createSrq(pd, initAttr));
+    }
+
+    @Override
+    public int modifySrq(final long srq, final MemorySegment attr, final int mask) {
+        return err(() -> verbs.modifySrq(srq, attr, mask));
+    }
+
+    @Override
+    public int querySrq(final long srq, final MemorySegment attr) {
+        return err(() -> verbs.querySrq(srq, attr));
+    }
+
+    @Override
+    public int destroySrq(final long srq) {
+        return err(() -> verbs.destroySrq(srq));
+    }
+
+    @Override
+    public long createAh(final long pd, final MemorySegment attr) {
+        return made(() -> verbs.createAh(pd, attr));
+    }
+
+    @Override
+    public int destroyAh(final long ah) {
+        return err(() -> verbs.destroyAh(ah));
+    }
+
     // What the device does not have.
 
     private static VerbsException without(final String what) {
         return new VerbsException(VerbsErrno.EOPNOTSUPP, "ib2tcp has no " + what + " (EOPNOTSUPP)");
-    }
-
-    @Override
-    public long allocNullMr(final long pd) {
-        throw without("null memory regions");
     }
 
     @Override
@@ -328,50 +375,5 @@ final class Ib2TcpBackend implements Backend {
     @Override
     public int modifyCq(final long cq, final MemorySegment attr) {
         return VerbsErrno.EOPNOTSUPP;
-    }
-
-    @Override
-    public long allocMw(final long pd, final int type) {
-        throw without("memory windows");
-    }
-
-    @Override
-    public int deallocMw(final long mw) {
-        throw without("memory windows");
-    }
-
-    @Override
-    public int mwRkey(final long mw) {
-        throw without("memory windows");
-    }
-
-    @Override
-    public long createSrq(final long pd, final MemorySegment initAttr) {
-        throw without("shared receive queues");
-    }
-
-    @Override
-    public int modifySrq(final long srq, final MemorySegment attr, final int mask) {
-        throw without("shared receive queues");
-    }
-
-    @Override
-    public int querySrq(final long srq, final MemorySegment attr) {
-        throw without("shared receive queues");
-    }
-
-    @Override
-    public int destroySrq(final long srq) {
-        throw without("shared receive queues");
-    }
-
-    @Override
-    public long createAh(final long pd, final MemorySegment attr) {
-        throw without("address handles");
-    }
-
-    @Override
-    public int destroyAh(final long ah) {
-        throw without("address handles");
     }
 }

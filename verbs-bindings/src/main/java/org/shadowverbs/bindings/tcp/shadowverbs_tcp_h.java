@@ -24,14 +24,14 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
             .or(SymbolLookup.loaderLookup())
             .or(Linker.nativeLinker().defaultLookup());
 
-    private static final int SV_TCP_QP_LIMIT = (int)65536L;
+    private static final int SV_TCP_BELLS = (int)65536L;
     /**
      * {@snippet lang=c :
-     * #define SV_TCP_QP_LIMIT 65536
+     * #define SV_TCP_BELLS 65536
      * }
      */
-    public static int SV_TCP_QP_LIMIT() {
-        return SV_TCP_QP_LIMIT;
+    public static int SV_TCP_BELLS() {
+        return SV_TCP_BELLS;
     }
     private static final int SV_TCP_ARMED_NOT = (int)0L;
     /**

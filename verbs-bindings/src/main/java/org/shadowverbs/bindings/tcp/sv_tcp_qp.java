@@ -19,6 +19,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     struct sv_tcp_ring send;
  *     struct sv_tcp_ring recv;
  *     uint32_t bell;
+ *     uint32_t opcodes;
  *     uint32_t send_tail;
  *     uint32_t recv_tail;
  *     uint32_t fail_asked;
@@ -40,7 +41,8 @@ public class sv_tcp_qp {
         sv_tcp_ring.layout().withName("send"),
         sv_tcp_ring.layout().withName("recv"),
         shadowverbs_tcp_h.C_INT.withName("bell"),
-        MemoryLayout.paddingLayout(60),
+        shadowverbs_tcp_h.C_INT.withName("opcodes"),
+        MemoryLayout.paddingLayout(56),
         shadowverbs_tcp_h.C_INT.withName("send_tail"),
         MemoryLayout.paddingLayout(60),
         shadowverbs_tcp_h.C_INT.withName("recv_tail"),
@@ -233,6 +235,50 @@ public class sv_tcp_qp {
      */
     public static void bell(MemorySegment struct, int fieldValue) {
         struct.set(bell$LAYOUT, bell$OFFSET, fieldValue);
+    }
+
+    private static final OfInt opcodes$LAYOUT = (OfInt)$LAYOUT.select(groupElement("opcodes"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t opcodes
+     * }
+     */
+    public static final OfInt opcodes$layout() {
+        return opcodes$LAYOUT;
+    }
+
+    private static final long opcodes$OFFSET = $LAYOUT.byteOffset(groupElement("opcodes"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t opcodes
+     * }
+     */
+    public static final long opcodes$offset() {
+        return opcodes$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t opcodes
+     * }
+     */
+    public static int opcodes(MemorySegment struct) {
+        return struct.get(opcodes$LAYOUT, opcodes$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t opcodes
+     * }
+     */
+    public static void opcodes(MemorySegment struct, int fieldValue) {
+        struct.set(opcodes$LAYOUT, opcodes$OFFSET, fieldValue);
     }
 
     private static final OfInt send_tail$LAYOUT = (OfInt)$LAYOUT.select(groupElement("send_tail"));

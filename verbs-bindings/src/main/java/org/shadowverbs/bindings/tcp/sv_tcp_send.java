@@ -25,7 +25,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint64_t compare_add;
  *     uint64_t swap;
  *     uint32_t rkey;
- *     uint32_t reserved;
+ *     uint32_t sequence;
  * }
  * }
  */
@@ -46,7 +46,7 @@ public class sv_tcp_send {
         shadowverbs_tcp_h.C_LONG.withName("compare_add"),
         shadowverbs_tcp_h.C_LONG.withName("swap"),
         shadowverbs_tcp_h.C_INT.withName("rkey"),
-        shadowverbs_tcp_h.C_INT.withName("reserved")
+        shadowverbs_tcp_h.C_INT.withName("sequence")
     ).withName("sv_tcp_send");
 
     /**
@@ -496,48 +496,48 @@ public class sv_tcp_send {
         struct.set(rkey$LAYOUT, rkey$OFFSET, fieldValue);
     }
 
-    private static final OfInt reserved$LAYOUT = (OfInt)$LAYOUT.select(groupElement("reserved"));
+    private static final OfInt sequence$LAYOUT = (OfInt)$LAYOUT.select(groupElement("sequence"));
 
     /**
      * Layout for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t sequence
      * }
      */
-    public static final OfInt reserved$layout() {
-        return reserved$LAYOUT;
+    public static final OfInt sequence$layout() {
+        return sequence$LAYOUT;
     }
 
-    private static final long reserved$OFFSET = $LAYOUT.byteOffset(groupElement("reserved"));
+    private static final long sequence$OFFSET = $LAYOUT.byteOffset(groupElement("sequence"));
 
     /**
      * Offset for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t sequence
      * }
      */
-    public static final long reserved$offset() {
-        return reserved$OFFSET;
+    public static final long sequence$offset() {
+        return sequence$OFFSET;
     }
 
     /**
      * Getter for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t sequence
      * }
      */
-    public static int reserved(MemorySegment struct) {
-        return struct.get(reserved$LAYOUT, reserved$OFFSET);
+    public static int sequence(MemorySegment struct) {
+        return struct.get(sequence$LAYOUT, sequence$OFFSET);
     }
 
     /**
      * Setter for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t sequence
      * }
      */
-    public static void reserved(MemorySegment struct, int fieldValue) {
-        struct.set(reserved$LAYOUT, reserved$OFFSET, fieldValue);
+    public static void sequence(MemorySegment struct, int fieldValue) {
+        struct.set(sequence$LAYOUT, sequence$OFFSET, fieldValue);
     }
 
     /**

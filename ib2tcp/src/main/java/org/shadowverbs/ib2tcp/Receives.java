@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+/**
+ * The receive that a queue pair's next message goes to. Of its own queue it is the one at the head until the message is
+ * complete; of a shared one it is taken when the message begins.
+ */
+final class Receives {
+    private final QueuePair qp;
+    private final SharedQueue shared;
+    private long held;
+    private boolean awaited;
+
+    /** @param shared null: the queue pair has its own queue */
+    Receives(final QueuePair qp, final SharedQueue shared) {
+        this.qp = qp;
+        this.shared = shared;
+    }
+
+    /** The protection domain that its lkeys belong to. */
+    long domain() {
+        return shared == null ? qp.domain : shared.domain;
+    }
+
+    /** Whether there is one. */
+    boolean present() {
+        if (shared == null) {
+            return !qp.recv.isEmpty();
+        }
+        if (held == 0) {
+            held = shared.take();
+        }
+        return held != 0;
+    }
+
+    /** Whether there is one; else the responder is told of the next. */
+    boolean presentOrAwaited() {
+        if (present()) {
+            return true;
+        }
+        awaited = true;
+        if (shared == null) {
+            Memory.volatileSet(qp.address + Layouts.QP_RECV_WANTED, 1);
+        } else {
+            shared.await(qp);
+        }
+        if (!present()) {
+            return false; // who posts from now on tells us
+        }
+        stopWaiting();
+        return true;
+    }
+
+    /** Whether one was waited for that is there now. */
+    boolean arrived() {
+        if (!awaited || (shared == null ? qp.recv.isEmpty() : shared.isEmpty())) {
+            return false;
+        }
+        stopWaiting();
+        return true;
+    }
+
+    private void stopWaiting() {
+        if (!awaited) {
+            return;
+        }
+        awaited = false;
+        if (shared == null) {
+            Memory.volatileSet(qp.address + Layouts.QP_RECV_WANTED, 0);
+        } else {
+            shared.forget(qp);
+        }
+    }
+
+    private long current() {
+        return shared == null ? qp.recv.first() : held;
+    }
+
+    long sges() {
+        return current() + Layouts.RECV_SIZE;
+    }
+
+    int sgeCount() {
+        return Memory.i32(current() + Layouts.RECV_NUM_SGE);
+    }
+
+    /** Its room. */
+    long bytes() {
+        return MemoryRegions.total(sges(), sgeCount());
+    }
+
+    /** It is used up. @return its wr_id */
+    long complete() {
+        final long wrId = Memory.i64(current() + Layouts.RECV_WR_ID);
+        if (shared == null) {
+            qp.recv.remove();
+        } else {
+            shared.done(held);
+            held = 0;
+        }
+        return wrId;
+    }
+
+    /** Its message has come to nothing. */
+    void release() {
+        if (held != 0) {
+            final long copy = held;
+            held = 0;
+            shared.giveBack(copy);
+        }
+    }
+
+    void reset() {
+        stopWaiting();
+        release();
+    }
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+/**
+ * Of an unreliable connection, or of datagrams. A request is complete when it is written to the connection, or when there
+ * is none; nobody answers.
+ *
+ * <p>A datagram waits for its connection no longer than {@link #PATIENCE}, and those to the same process behind it do not
+ * wait at all until something moves there again: else a process that stands still would hold up what goes to others.
+ */
+final class UnreliableRequester extends Requester {
+    static final long PATIENCE = 1_000_000_000L;
+
+    /** What becomes of a request, in its ring entry: */
+    private static final int UNSENT = 0;
+    private static final int DONE = 1;
+
+    private final boolean datagrams;
+    /** Sequence number of ring index 0. */
+    private int sequenceBase;
+
+    UnreliableRequester(final QueuePair qp) {
+        super(qp);
+        datagrams = qp.type == QueuePair.UD;
+    }
+
+    @Override
+    void reset() {
+        link = null;
+        device.timers.remove(this);
+        at = qp.send.head();
+        offset = 0;
+    }
+
+    @Override
+    void start() {
+        reset();
+        sequenceBase = qp.sendSequence - at;
+    }
+
+    @Override
+    boolean uses(final Link other) {
+        return link == other || other.batch.tells(this);
+    }
+
+    @Override
+    void detached(final Batch batch) {
+        batch.dismiss(this);
+    }
+
+    @Override
+    void proceed() {
+        while (sends() && !queued && !drained() && mayGoOn()) {
+            if (offset > 0 || begin()) {
+                link.schedule(this);
+                return;
+            }
+        }
+    }
+
+    private boolean mayGoOn() {
+        return offset > 0 || at != qp.send.tail() && qp.state == QueuePair.RTS;
+    }
+
+    /** Finds the way for the request. @return false: it is over already, or the queue is in error */
+    private boolean begin() {
+        final long request = qp.send.entry(at);
+        Memory.i32(request + Layouts.SEND_SEQUENCE, UNSENT);
+        final int opcode = Memory.i32(request + Layouts.SEND_OPCODE);
+        final int status = Frame.local(opcode) ? executeLocal(request) : check(request);
+        if (status != CompletionQueue.SUCCESS) {
+            fail(status);
+            return false;
+        }
+        if (Frame.local(opcode)) {
+            pass();
+            return false;
+        }
+        if (datagrams) {
+            link = device.link(Memory.i64(request + Layouts.SEND_REMOTE), Memory.i64(request + Layouts.SEND_COMPARE));
+        } else if (link == null) {
+            link = device.link(qp.peerPrefix, qp.peerId);
+        }
+        if (link == null || datagrams && link.stalled) {
+            pass();
+            return false;
+        }
+        if (datagrams) {
+            resumeAt = device.now() + PATIENCE;
+            device.timers.add(this);
+        }
+        return true;
+    }
+
+    /** What is wrong with a request on this side; {@code enum ibv_wc_status}. */
+    private int check(final long request) {
+        if (Memory.i64(request + Layouts.SEND_LENGTH) > (datagrams ? Frame.MAX_DATAGRAM : Frame.MAX_MESSAGE)) {
+            return CompletionQueue.LOC_LEN_ERR;
+        }
+        return allowed(request) ? CompletionQueue.SUCCESS : CompletionQueue.LOC_PROT_ERR;
+    }
+
+    /** The request cannot be executed. Those before it have been, though they may not be completed yet. */
+    private void fail(final int status) {
+        device.forgetSends(qp);
+        qp.fail(status);
+    }
+
+    @Override
+    boolean fill(final Batch batch) {
+        device.timers.remove(this);
+        if (!sends() || !mayGoOn()) {
+            return false;
+        }
+        final long request = qp.send.entry(at);
+        if (!allowed(request)) {
+            fail(CompletionQueue.LOC_PROT_ERR); // a key was withdrawn while it waited
+            return false;
+        }
+        final long length = Memory.i64(request + Layouts.SEND_LENGTH);
+        final int part = (int) Math.min(length - offset, Frame.MAX_PAYLOAD);
+        if (datagrams) {
+            datagram(batch, request, part);
+        } else {
+            final int opcode = Memory.i32(request + Layouts.SEND_OPCODE);
+            final long header = frame(batch, request, Frame.UNACKNOWLEDGED, part, 0, qp.peerNumber, sequenceBase + at);
+            if (!Frame.sends(opcode)) {
+                Frame.address(header, Memory.i64(request + Layouts.SEND_REMOTE));
+                Frame.rkey(header, Memory.i32(request + Layouts.SEND_RKEY));
+            }
+            Frame.payload(header, part);
+            Frame.offset(header, offset);
+        }
+        offset += part;
+        if (offset < length) {
+            return true;
+        }
+        batch.tell(this, at);
+        at++;
+        offset = 0;
+        proceed();
+        return false;
+    }
+
+    private void datagram(final Batch batch, final long request, final int part) {
+        final long swap = Memory.i64(request + Layouts.SEND_SWAP);
+        final int qkey = (int) swap;
+        final long header = frame(batch, request, Frame.DATAGRAM, part, (int) (swap >>> 32),
+                Memory.i32(request + Layouts.SEND_RKEY), 0);
+        // A controlled Q_Key is the queue pair's own (IBTA volume 1, 10.2.4).
+        Frame.rkey(header, qkey < 0 ? qp.qkey : qkey);
+        Frame.payload(header, part);
+    }
+
+    /** The request at hand is over and done with, without having gone anywhere. */
+    private void pass() {
+        final int index = at++;
+        offset = 0;
+        written(index);
+    }
+
+    /** A request has been written, or is lost. */
+    void written(final int index) {
+        if (qp.state == QueuePair.RESET) {
+            return;
+        }
+        Memory.i32(qp.send.entry(index) + Layouts.SEND_SEQUENCE, DONE);
+        while (qp.send.head() != at && Memory.i32(qp.send.first() + Layouts.SEND_SEQUENCE) == DONE) {
+            qp.completeSend(CompletionQueue.SUCCESS);
+        }
+        if (qp.state == QueuePair.SQD) {
+            drained();
+        }
+    }
+
+    /** A datagram has waited long enough. */
+    @Override
+    void resume() {
+        device.timers.remove(this);
+        link.stalled = true;
+        link.remove(this);
+        pass();
+        proceed();
+    }
+
+    @Override
+    void linkLost(final Link gone) {
+        if (link != gone) {
+            return;
+        }
+        device.timers.remove(this);
+        link = null;
+        // What was begun is lost, and what no connection can be had for; else there will be another.
+        if (sends() && (offset > 0 || mayGoOn() && !gone.carried)) {
+            pass();
+        }
+        proceed();
+    }
+}

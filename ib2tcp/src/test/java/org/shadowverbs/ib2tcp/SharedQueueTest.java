@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.ib2tcp;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayDeque;
+import java.util.HashSet;
+import java.util.Set;
+import net.jqwik.api.ForAll;
+import net.jqwik.api.Property;
+import org.junit.jupiter.api.Test;
+
+/** Queue pairs of several senders on one shared receive queue. */
+class SharedQueueTest {
+    private static final int SIGNALED = 2;
+    private static final int SENDERS = 3;
+    private static final int MESSAGES = 25;
+    private static final int SLOTS = 8;
+    private static final int SLOT = 700_000;
+
+    /** One process that sends over one connection. */
+    private static final class Sender {
+        final SimulatedDevice device;
+        final QueuePairObject qp;
+        final QueuePairObject peer;
+        final long memory;
+        final int key;
+        final ArrayDeque<byte[]> sent = new ArrayDeque<>();
+        int posted;
+        int completed;
+
+        Sender(final SimulatedNetwork network, final SimulatedDevice to, final SharedQueue shared) {
+            device = network.device();
+            qp = device.create(true);
+            peer = to.create(QueuePair.RC, false, shared);
+            SimulatedDevice.connect(qp, to, SimulatedDevice.number(peer), 1, 2, 7);
+            SimulatedDevice.connect(peer, device, SimulatedDevice.number(qp), 2, 1, 7);
+            memory = device.posix.allocate((long) SLOT * 4);
+            key = device.regions.add(qp.domain(), memory, (long) SLOT * 4, memory, 15);
+        }
+
+        void send(final java.util.Random random) {
+            if (posted == MESSAGES || posted - completed >= 4) {
+                return;
+            }
+            final byte[] data = new byte[random.nextInt(random.nextInt(3) == 0 ? 600_000 : 3000)];
+            random.nextBytes(data);
+            final long at = memory + (long) (posted % 4) * SLOT;
+            Memory.put(at, data);
+            assertTrue(device.post(qp, posted++, Frame.SEND, SIGNALED, new long[] {at}, new int[] {data.length}, key, 0,
+                    0, 0, 0));
+            sent.add(data);
+        }
+    }
+
+    /** Whatever breaks: each message takes one receive, of each sender in order, and no receive is lost. */
+    @Property(tries = 20)
+    void everyMessageTakesOneReceive(@ForAll final long seed) throws ProtocolException {
+        final SimulatedNetwork network = new SimulatedNetwork(seed);
+        final SimulatedDevice b = network.device();
+        final SharedQueue shared = b.createShared(SLOTS);
+        final long to = b.posix.allocate((long) SLOT * SLOTS);
+        final int key = b.regions.add(SimulatedDevice.PD, to, (long) SLOT * SLOTS, to, 15);
+        final Sender[] senders = new Sender[SENDERS];
+        for (int i = 0; i < SENDERS; i++) {
+            senders[i] = new Sender(network, b, shared);
+        }
+        final ArrayDeque<Integer> free = new ArrayDeque<>();
+        for (int i = 0; i < SLOTS; i++) {
+            free.add(i);
+        }
+        final Set<Long> numbers = new HashSet<>();
+        int received = 0;
+        while (received < SENDERS * MESSAGES) {
+            if (!free.isEmpty() && network.random.nextInt(6) == 0
+                    && b.receive(shared, free.peek(), to + (long) free.peek() * SLOT, SLOT, key)) {
+                free.remove();
+            }
+            senders[network.random.nextInt(SENDERS)].send(network.random);
+            if (network.random.nextInt(200) == 0) {
+                network.cut();
+            }
+            network.step();
+            for (final Sender sender : senders) {
+                for (long wc = sender.device.poll(); wc != 0; wc = sender.device.poll()) {
+                    assertEquals(0, Memory.i32(wc + Layouts.WC_STATUS));
+                    assertEquals(sender.completed++, Memory.i64(wc + Layouts.WC_WR_ID));
+                }
+            }
+            for (long wc = b.poll(); wc != 0; wc = b.poll()) {
+                assertEquals(0, Memory.i32(wc + Layouts.WC_STATUS));
+                Sender from = null;
+                for (final Sender sender : senders) {
+                    from = SimulatedDevice.number(sender.peer) == Memory.i32(wc + Layouts.WC_QP_NUM) ? sender : from;
+                }
+                final int slot = (int) Memory.i64(wc + Layouts.WC_WR_ID);
+                final byte[] data = from.sent.remove();
+                assertEquals(data.length, Memory.i32(wc + Layouts.WC_BYTE_LEN));
+                assertArrayEquals(data, Memory.bytes(to + (long) slot * SLOT, data.length));
+                free.add(slot);
+                received++;
+            }
+        }
+        while (network.step()) {
+            assertTrue(network.time < 1_000_000_000_000L, "it comes to an end");
+        }
+        // Every receive is with us or in the queue: those in it are taken one by one.
+        for (long copy = shared.take(); copy != 0; copy = shared.take()) {
+            assertTrue(numbers.add(Memory.i64(copy + Layouts.RECV_WR_ID)));
+        }
+        assertEquals(SLOTS, numbers.size() + free.size());
+    }
+
+    @Test
+    void theLimitIsReportedOnceEachTimeItIsSet() throws ProtocolException {
+        final SimulatedNetwork network = new SimulatedNetwork(1);
+        final SimulatedDevice b = network.device();
+        final SharedQueue shared = b.createShared(SLOTS);
+        final long to = b.posix.allocate(SLOT);
+        final int key = b.regions.add(SimulatedDevice.PD, to, SLOT, to, 15);
+        final Sender sender = new Sender(network, b, shared);
+        for (int i = 0; i < 4; i++) {
+            b.receive(shared, i, to, SLOT, key);
+        }
+        shared.limit(3);
+        assertEquals(-1, b.event());
+        for (int i = 0; i < 3; i++) {
+            sender.send(network.random);
+            while (network.step()) {
+                assertTrue(network.time < 1_000_000_000_000L, "it comes to an end");
+            }
+            assertEquals(i == 1 ? SharedQueue.EVENT_LIMIT_REACHED : -1, b.event(), "after message " + i);
+        }
+        assertEquals(0, shared.limit());
+        shared.limit(2);
+        assertEquals(SharedQueue.EVENT_LIMIT_REACHED, b.event(), "there are fewer already");
+    }
+
+    @Test
+    void whenAllIsFlushedOfAFailedQueuePairIsSaid() throws ProtocolException {
+        final SimulatedNetwork network = new SimulatedNetwork(1);
+        final SimulatedDevice b = network.device();
+        final SharedQueue shared = b.createShared(SLOTS);
+        final Sender sender = new Sender(network, b, shared);
+        SimulatedDevice.toState(sender.peer, QueuePair.ERR);
+        assertEquals(QueuePair.EVENT_LAST_WQE_REACHED, b.event());
+        assertEquals(-1, b.event());
+    }
+}
