@@ -92,6 +92,13 @@ struct sv_tcp_ah {
 	uint32_t reserved;
 };
 
+/* Device memory, which is the process's own. All (I). */
+struct sv_tcp_dm {
+	struct ibv_dm v;
+	uint64_t base;
+	uint64_t length;
+};
+
 struct sv_tcp_cq {
 	struct ibv_cq v;		/* (I) */
 	uint32_t lock __attribute__((aligned(64)));	/* of who polls and who resizes */
@@ -128,6 +135,8 @@ struct sv_tcp_doorbell *sv_tcp_doorbell(void);
 struct ibv_device *sv_tcp_device(void);
 /* Installs the operations in a context that the engine has made. */
 void sv_tcp_context_init(struct ibv_context *context);
+/* Installs the operations of device memory. */
+void sv_tcp_dm_init(struct sv_tcp_dm *dm);
 /* Gives a CQ another ring, with what is in the old one; called by the engine alone. */
 void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask);
 /* Takes the events of an object that is about to end out of a pipe. */

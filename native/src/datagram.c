@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "datagram.h"
 #include "idmap.h"
+#include "tcp.h"
 
 static SV_ALWAYS_INLINE void aim(uint64_t vah, uint32_t qp_num, uint32_t qkey, struct ibv_send_wr *real)
 {
@@ -67,6 +68,8 @@ void sv_translate_source(const struct sv_qp *qp, struct ibv_wc *wc)
 	wc->src_qp ^= sv_masks.qp_num;
 	if (sv_idmap_find(sources, sv_source_key(wc->slid, 0), &found))
 		wc->slid = found >> 24;
+	else if (wc->slid && sv_tcp_selected())
+		wc->slid = 0;	/* it tells processes apart, and is no lid */
 	else if (wc->slid && wc->slid != sv_masks.lid)
 		wc->slid ^= sv_masks.lid;
 }

@@ -157,6 +157,39 @@ static int modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
+/* ---- Device memory ---------------------------------------------------------------------------------------------- */
+
+static void *place(const struct ibv_dm *v, uint64_t offset, size_t length)
+{
+	const struct sv_tcp_dm *dm = sv_container_of(v, struct sv_tcp_dm, v);
+
+	return offset > dm->length || length > dm->length - offset ? NULL : (void *)(uintptr_t)(dm->base + offset);
+}
+
+static int memcpy_to_dm(struct ibv_dm *dm, uint64_t offset, const void *host, size_t length)
+{
+	void *to = place(dm, offset, length);
+
+	if (to)
+		memcpy(to, host, length);
+	return to ? 0 : EFAULT;
+}
+
+static int memcpy_from_dm(void *host, struct ibv_dm *dm, uint64_t offset, size_t length)
+{
+	void *from = place(dm, offset, length);
+
+	if (from)
+		memcpy(host, from, length);
+	return from ? 0 : EFAULT;
+}
+
+void sv_tcp_dm_init(struct sv_tcp_dm *dm)
+{
+	dm->v.memcpy_to_dm = memcpy_to_dm;
+	dm->v.memcpy_from_dm = memcpy_from_dm;
+}
+
 /* ---- Contexts and selection ------------------------------------------------------------------------------------- */
 
 void sv_tcp_context_init(struct ibv_context *context)

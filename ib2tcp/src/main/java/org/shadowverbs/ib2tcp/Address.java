@@ -28,10 +28,10 @@ final class Address {
     }
 
     /**
-     * What stands for the lid of a process: no address, but it tells the senders of datagrams apart whose queue pairs have
-     * equal numbers.
+     * What the completion of a datagram has as the lid of the sending process: no address, and nothing that the application
+     * gets to see, but it tells senders apart whose queue pairs have equal numbers.
      */
-    static int lid(final long id) {
+    static int sourceLid(final long id) {
         return 1 + (int) (id & 0xffff) % LIDS;
     }
 

@@ -17,6 +17,8 @@ public interface Host {
 
     void contextInit(long context);
 
+    void dmInit(long dm);
+
     void moveCq(long cq, long entries, int mask);
 
     void forgetEvents(int readFd, int writeFd, long object);

@@ -4,6 +4,7 @@ package org.shadowverbs.ib2tcp;
 import org.shadowverbs.bindings.tcp.ibv_qp;
 import org.shadowverbs.bindings.tcp.sv_tcp_ah;
 import org.shadowverbs.bindings.tcp.sv_tcp_cq;
+import org.shadowverbs.bindings.tcp.sv_tcp_dm;
 import org.shadowverbs.bindings.tcp.sv_tcp_qp;
 import org.shadowverbs.bindings.tcp.sv_tcp_recv;
 import org.shadowverbs.bindings.tcp.sv_tcp_ring;
@@ -38,6 +39,10 @@ final class Layouts {
     static final long AH_GID_INTERFACE = sv_tcp_ah.gid_interface$offset();
     static final long AH_SL = sv_tcp_ah.sl$offset();
     static final long AH_SIZE = sv_tcp_ah.sizeof();
+
+    static final long DM_BASE = sv_tcp_dm.base$offset();
+    static final long DM_LENGTH = sv_tcp_dm.length$offset();
+    static final long DM_SIZE = sv_tcp_dm.sizeof();
 
     static final long RING_ENTRIES = sv_tcp_ring.entries$offset();
     static final long RING_STRIDE = sv_tcp_ring.stride$offset();

@@ -216,7 +216,7 @@ final class QueuePair implements Rung {
         if (type == UD) {
             c.bytes += GlobalRoute.SIZE;
             c.flags |= Completion.GRH;
-            c.sourceLid = Address.lid(from.peerId);
+            c.sourceLid = Address.sourceLid(from.peerId);
             c.serviceLevel = Frame.serviceLevel(header);
         }
         recvQueue.push(c, number);

@@ -11,6 +11,7 @@ import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_comp_channel;
 import org.shadowverbs.bindings.verbs.ibv_context;
 import org.shadowverbs.bindings.verbs.ibv_cq;
+import org.shadowverbs.bindings.verbs.ibv_dm;
 import org.shadowverbs.bindings.verbs.ibv_mr;
 import org.shadowverbs.bindings.verbs.ibv_mw;
 import org.shadowverbs.bindings.verbs.ibv_pd;
@@ -33,11 +34,14 @@ public final class TcpVerbs {
     public static final int MAX_SRQ = BELLS / 4;
     public static final int MAX_QP = BELLS - MAX_SRQ - 2;
     public static final int MAX_MR = (1 << 24) - 1;
+    public static final long MAX_DM = 256L << 20;
     public static final int MAX_MESSAGE = (int) Frame.MAX_MESSAGE;
     public static final int MAX_WR = 16384;
     public static final int MAX_CQE = 1 << 20;
     public static final int MAX_READS = 16;
     public static final int MAX_INLINE = 1024;
+    /** Logarithm of a cache line. */
+    private static final int MAX_DM_ALIGNMENT = 6;
     private static final long REPORT_NANOS = 30_000_000_000L;
 
     private static final class Context {
@@ -60,8 +64,20 @@ public final class TcpVerbs {
         }
     }
 
+    private static final class DeviceMemory {
+        final Context context;
+        /** Regions of it. */
+        int users;
+
+        DeviceMemory(final Context context) {
+            this.context = context;
+        }
+    }
+
     private static final class Region {
         int key;
+        /** Whose memory it is, or null. */
+        DeviceMemory dm;
         int access;
         long iova;
         Domain domain;
@@ -93,6 +109,7 @@ public final class TcpVerbs {
     private final Map<Long, Context> contexts = new HashMap<Long, Context>();
     private final Map<Long, Domain> domains = new HashMap<Long, Domain>();
     private final Map<Long, Region> memory = new HashMap<Long, Region>();
+    private final Map<Long, DeviceMemory> memories = new HashMap<Long, DeviceMemory>();
     private final Map<Long, Channel> channels = new HashMap<Long, Channel>();
     private final Map<Long, CompletionQueue> queues = new HashMap<Long, CompletionQueue>();
     private final Map<Long, Channel> channelOf = new HashMap<Long, Channel>();
@@ -250,6 +267,7 @@ public final class TcpVerbs {
         left(queues, context).forEach(this::destroyCq);
         left(channels, context).forEach(this::destroyChannel);
         left(memory, context).forEach(this::deregMr);
+        left(memories, context).forEach(this::freeDm);
         left(domains, context).forEach(this::deallocPd);
     }
 
@@ -267,9 +285,9 @@ public final class TcpVerbs {
         return left;
     }
 
-    /** What stands for the lid of the port: see {@link Address#lid}. */
-    public synchronized int lid() {
-        return Address.lid(device.id);
+    /** See {@link Address#sourceLid}. */
+    public synchronized int sourceLid() {
+        return Address.sourceLid(device.id);
     }
 
     /** Of the process, as a GID: prefix and interface id. */
@@ -349,6 +367,61 @@ public final class TcpVerbs {
         });
     }
 
+    /** Device memory, which there is none of: so it is the process's own, as long as it is not more than {@link #MAX_DM}. */
+    public long allocDm(final long context, final long bytes, final int alignment) {
+        return call("allocate device memory", () -> {
+            final Context of = known(contexts, context);
+            if (bytes <= 0 || bytes > MAX_DM || alignment < 0 || alignment > MAX_DM_ALIGNMENT) {
+                throw new DeviceException(Posix.EINVAL, "allocate " + bytes + " bytes of device memory");
+            }
+            final long address = posix.allocate(Layouts.DM_SIZE);
+            ibv_dm.context(struct(address, ibv_dm.sizeof()), MemorySegment.ofAddress(context));
+            host.dmInit(address);
+            Memory.i64(address + Layouts.DM_BASE, posix.allocate(bytes));
+            Memory.i64(address + Layouts.DM_LENGTH, bytes);
+            of.users++;
+            memories.put(address, new DeviceMemory(of));
+            return address;
+        });
+    }
+
+    public void freeDm(final long dm) {
+        call("free device memory", () -> {
+            final DeviceMemory memoryOf = known(memories, dm);
+            if (memoryOf.users != 0) {
+                throw new DeviceException(Posix.EBUSY, "free device memory that is in use");
+            }
+            memories.remove(dm);
+            memoryOf.context.users--;
+            posix.free(Memory.i64(dm + Layouts.DM_BASE));
+            posix.free(dm);
+            return 0;
+        });
+    }
+
+    /** A region of device memory; requests count from its beginning. */
+    public long regDmMr(final long pd, final long dm, final long offset, final long bytes, final int access) {
+        return call("register device memory", () -> {
+            final Domain domain = known(domains, pd);
+            final DeviceMemory of = known(memories, dm);
+            final long length = Memory.i64(dm + Layouts.DM_LENGTH);
+            if (offset < 0 || bytes < 0 || offset > length || bytes > length - offset) {
+                throw new DeviceException(Posix.EINVAL, "register what is no part of the device memory");
+            }
+            final Region region = new Region();
+            region.domain = domain;
+            region.access = access;
+            region.dm = of;
+            region.key = device.regions.add(pd, Memory.i64(dm + Layouts.DM_BASE) + offset, bytes, 0, access);
+            final long address = posix.allocate(ibv_mr.sizeof());
+            describe(address, pd, 0, bytes, region.key);
+            domain.users++;
+            of.users++;
+            memory.put(address, region);
+            return address;
+        });
+    }
+
     private static void describe(final long mr, final long pd, final long at, final long bytes, final int key) {
         final MemorySegment struct = struct(mr, ibv_mr.sizeof());
         ibv_mr.context(struct, ibv_pd.context(struct(pd, ibv_pd.sizeof())));
@@ -394,6 +467,9 @@ public final class TcpVerbs {
             final Region region = known(memory, mr);
             device.regions.remove(region.key);
             region.domain.users--;
+            if (region.dm != null) {
+                region.dm.users--;
+            }
             memory.remove(mr);
             posix.free(mr);
             return 0;

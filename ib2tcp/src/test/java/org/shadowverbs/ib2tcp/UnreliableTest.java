@@ -259,7 +259,7 @@ class UnreliableTest {
                 last[source] = number;
                 assertEquals(this, from.whom.get(number));
                 assertEquals(SimulatedDevice.number(from.qp), word(wc, Layouts.WC_SRC_QP));
-                assertEquals(Address.lid(from.device.id), word(wc, Layouts.WC_SLID) & 0xffff);
+                assertEquals(Address.sourceLid(from.device.id), word(wc, Layouts.WC_SLID) & 0xffff);
                 assertEquals(Completion.GRH | Completion.WITH_IMM, word(wc, Layouts.WC_FLAGS));
                 assertEquals(device.id, Memory.net64(at + 32), "the header names the receiver");
                 final byte[] data = from.sent.get(number);

@@ -46,6 +46,9 @@ interface Backend {
 
     int queryPort(long context, int port, MemorySegment attr);
 
+    /** What completions of datagrams call this process's port by when it has no lid; 0: by nothing. */
+    int sourceLid();
+
     int queryGid(long context, int port, int index, MemorySegment gid);
 
     int queryGidEx(long context, int port, int index, MemorySegment entry, int flags);

@@ -91,6 +91,11 @@ final class ChosenBackend implements Backend {
     }
 
     @Override
+    public int sourceLid() {
+        return chosen.sourceLid();
+    }
+
+    @Override
     public int queryGid(final long context, final int port, final int index, final MemorySegment gid) {
         return chosen.queryGid(context, port, index, gid);
     }

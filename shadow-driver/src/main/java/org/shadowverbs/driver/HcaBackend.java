@@ -132,6 +132,11 @@ final class HcaBackend implements Backend {
     }
 
     @Override
+    public int sourceLid() {
+        return 0;
+    }
+
+    @Override
     public int queryGid(final long context, final int port, final int index, final MemorySegment gid) {
         return err(call(IBV_QUERY_GID, context, port, index, gid.address()));
     }

@@ -2,6 +2,7 @@
 package org.shadowverbs.driver;
 
 import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_gid_entry;
@@ -126,6 +127,8 @@ final class Ib2TcpBackend implements Backend {
     @Override
     public int queryDeviceEx(final long context, final MemorySegment attr) {
         attr.fill((byte) 0);
+        ibv_device_attr_ex.max_dm_size(attr, TcpVerbs.MAX_DM);
+        ibv_device_attr_ex.phys_port_cnt_ex(attr, 1);
         return queryDevice(context, ibv_device_attr_ex.orig_attr(attr));
     }
 
@@ -140,13 +143,17 @@ final class Ib2TcpBackend implements Backend {
         ibv_port_attr.active_mtu(attr, verbs_h.IBV_MTU_4096());
         ibv_port_attr.gid_tbl_len(attr, GIDS);
         ibv_port_attr.max_msg_sz(attr, TcpVerbs.MAX_MESSAGE);
-        ibv_port_attr.lid(attr, (short) verbs.lid());
         ibv_port_attr.pkey_tbl_len(attr, (short) 1);
         ibv_port_attr.active_width(attr, (byte) WIDTH_4X);
         ibv_port_attr.active_speed(attr, (byte) 1);
         ibv_port_attr.phys_state(attr, (byte) LINK_UP);
         ibv_port_attr.link_layer(attr, (byte) verbs_h.IBV_LINK_LAYER_ETHERNET());
         return 0;
+    }
+
+    @Override
+    public int sourceLid() {
+        return verbs.sourceLid();
     }
 
     private Gid gid() {
@@ -296,6 +303,21 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
+    public long allocDm(final long context, final MemorySegment attr) {
+        return made(() -> verbs.allocDm(context, ibv_alloc_dm_attr.length(attr), ibv_alloc_dm_attr.log_align_req(attr)));
+    }
+
+    @Override
+    public int freeDm(final long dm) {
+        return err(() -> verbs.freeDm(dm));
+    }
+
+    @Override
+    public long regDmMr(final long pd, final long dm, final long offset, final long length, final int access) {
+        return made(() -> verbs.regDmMr(pd, dm, offset, length, access));
+    }
+
+    @Override
     public long allocMw(final long pd, final int type) {
         return made(() -> verbs.allocMw(pd, type));
     }
@@ -347,24 +369,9 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
-    public long regDmMr(final long pd, final long dm, final long offset, final long length, final int access) {
-        throw without("device memory");
-    }
-
-    @Override
     public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
             final int access) {
         throw without("dma-buf regions");
-    }
-
-    @Override
-    public long allocDm(final long context, final MemorySegment attr) {
-        throw without("device memory");
-    }
-
-    @Override
-    public int freeDm(final long dm) {
-        throw without("device memory");
     }
 
     @Override

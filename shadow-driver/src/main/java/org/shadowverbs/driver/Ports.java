@@ -73,7 +73,7 @@ final class Ports {
             }
             for (int i = 0; i < ports.length; i++) {
                 final int lid = ibv_port_attr.lid(attrs[i]) & 0xffff;
-                ports[i] = new PortIds(i + 1, masks.lid(lid), lid, ibv_port_attr.lmc(attrs[i]),
+                ports[i] = new PortIds(i + 1, masks.lid(lid), lid != 0 ? lid : backend.sourceLid(), ibv_port_attr.lmc(attrs[i]),
                         ibv_port_attr.link_layer(attrs[i]), gids(table, filled, i + 1, masks));
             }
             return ports;

@@ -14,6 +14,7 @@ import org.shadowverbs.ib2tcp.Host;
 final class TcpHost implements Host {
     private static final SymbolLookup LIBRARY = Downcall.library("libshadowverbs.so");
     private static final MemorySegment SV_TCP_CONTEXT_INIT = f("sv_tcp_context_init");
+    private static final MemorySegment SV_TCP_DM_INIT = f("sv_tcp_dm_init");
     private static final MemorySegment SV_TCP_CQ_MOVE = f("sv_tcp_cq_move");
     private static final MemorySegment SV_TCP_FORGET_EVENTS = f("sv_tcp_forget_events");
     @SuppressWarnings("restricted")
@@ -46,6 +47,11 @@ final class TcpHost implements Host {
     @Override
     public void contextInit(final long context) {
         call(SV_TCP_CONTEXT_INIT, context);
+    }
+
+    @Override
+    public void dmInit(final long dm) {
+        call(SV_TCP_DM_INIT, dm);
     }
 
     @Override

@@ -40,9 +40,7 @@ final class Ib2TcpProgramsSystemTest {
             job.restartAndAwait(ofTcp, 2);
             final String ofHca = job.checkpoint("--kill").get("folder").asText();
             job.backend("ib2tcp");
-            final Running restarted = job.restartAndAwait(ofHca, 2);
-            assertEquals(2, job.checkpoint().get("ranks").asInt());
-            restarted.succeed(ENDING);
+            job.restartAndAwait(ofHca, 2).succeed(ENDING);
             for (final Running running : List.of(server, client)) {
                 assertEquals(1, running.lines(ITERATIONS + " iters in"), running.output() + running.errors());
                 assertEquals(0, running.lines("invalid data"), running.output() + running.errors());

@@ -10,6 +10,7 @@ import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
@@ -39,7 +40,19 @@ final class PairSystemTest {
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
         try (Job job = Distribution.start()) {
             resume(job, cases.split(", "));
-            restart(job, cases.split(", "));
+            restart(job, "hca", cases.split(", "));
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"hca, ib2tcp", "ib2tcp, hca"})
+    void goesOnOnTheOtherBackend(final String first, final String second) throws Exception {
+        try (Job job = Distribution.start()) {
+            job.backend(first);
+            final String[] cases = {"memory-window --mode type-2", "memory-window --mode type-1",
+                "memory-window --mode invalid", "rnr-wait --mode infinite --signaled", "no-remote-write --mode blocked",
+                "full-queue --mode unsignaled"};
+            restart(job, second, cases);
         }
     }
 
@@ -54,13 +67,14 @@ final class PairSystemTest {
         }
     }
 
-    private static void restart(final Job job, final String... cases) throws Exception {
+    private static void restart(final Job job, final String backend, final String... cases) throws Exception {
         final Path go = job.work().resolve("restarted");
         final List<Running> programs = launch(job, go, cases);
         final String folder = job.checkpoint().get("folder").asText();
         for (final Running program : programs) {
             program.killHard();
         }
+        job.backend(backend);
         final Running restarted = job.restartAndAwait(folder, 2 * cases.length);
         Files.createFile(go);
         restarted.succeed(ENDING);

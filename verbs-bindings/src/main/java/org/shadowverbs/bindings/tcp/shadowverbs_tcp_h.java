@@ -178,6 +178,65 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
         }
     }
 
+    private static class sv_tcp_dm_init {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_tcp_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_tcp_dm_init");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_tcp_dm_init(struct sv_tcp_dm *dm)
+     * }
+     */
+    public static FunctionDescriptor sv_tcp_dm_init$descriptor() {
+        return sv_tcp_dm_init.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_tcp_dm_init(struct sv_tcp_dm *dm)
+     * }
+     */
+    public static MethodHandle sv_tcp_dm_init$handle() {
+        return sv_tcp_dm_init.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_tcp_dm_init(struct sv_tcp_dm *dm)
+     * }
+     */
+    public static MemorySegment sv_tcp_dm_init$address() {
+        return sv_tcp_dm_init.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_tcp_dm_init(struct sv_tcp_dm *dm)
+     * }
+     */
+    public static void sv_tcp_dm_init(MemorySegment dm) {
+        var mh$ = sv_tcp_dm_init.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_tcp_dm_init", dm);
+            }
+            mh$.invokeExact(dm);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_tcp_cq_move {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_tcp_h.C_POINTER,
