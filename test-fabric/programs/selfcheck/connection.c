@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "../common/die.h"
+#include "extended.h"
 #include "lane.h"
 
 uint32_t receive_capacity(const struct settings *settings)
@@ -128,6 +129,7 @@ void queue_create(struct connection *connection, struct queue *queue, uint32_t g
 	struct ibv_qp_init_attr init = {
 		.send_cq = job->send_cq,
 		.recv_cq = job->receive_cq,
+		.srq = job->srq,
 		.cap = {
 			.max_send_wr = job->settings.depth * job->settings.lanes,
 			.max_recv_wr = job->settings.receive_depth,
@@ -139,7 +141,7 @@ void queue_create(struct connection *connection, struct queue *queue, uint32_t g
 	};
 
 	memset(queue, 0, sizeof(*queue));
-	queue->qp = ibv_create_qp(job->endpoint.pd, &init);
+	queue->qp = (job->settings.extended ? extended_create_qp : ibv_create_qp)(job->endpoint.pd, &init);
 	if (!queue->qp)
 		die(errno, "ibv_create_qp for rank %d", connection->peer);
 	if (init.cap.max_inline_data < job->max_inline)
@@ -167,6 +169,7 @@ static void receive_post(struct connection *connection, struct queue *queue, uin
 {
 	struct job *job = connection->job;
 	unsigned char *memory = receive_buffer(connection, buffer);
+	uint32_t generation = job->srq ? SHARED_GENERATION : queue->generation;
 	uint32_t capacity = receive_capacity(&job->settings), first = rng_below(&job->rng, capacity);
 	struct ibv_sge sge[2] = {
 		{ .addr = (uintptr_t)memory, .length = first, .lkey = connection->receive_mr->lkey },
@@ -174,22 +177,22 @@ static void receive_post(struct connection *connection, struct queue *queue, uin
 		  .lkey = connection->receive_mr->lkey },
 	};
 	struct ibv_recv_wr *bad = NULL, wr = {
-		.wr_id = receive_id(queue->generation, connection->peer, buffer),
+		.wr_id = receive_id(generation, connection->peer, buffer),
 		/* A first piece of no bytes would mean 2^31 bytes on some devices. */
 		.sg_list = first ? sge : sge + 1,
 		.num_sge = first ? 2 : 1,
 	};
-	int err = ibv_post_recv(queue->qp, &wr, &bad);
+	int err = job->srq ? ibv_post_srq_recv(job->srq, &wr, &bad) : ibv_post_recv(queue->qp, &wr, &bad);
 
 	if (err)
-		die(err, "ibv_post_recv to the queue pair of rank %d", connection->peer);
-	connection->receive_owner[buffer] = queue->generation;
-	queue->posted_receives++;
+		die(err, "posting a receive for rank %d", connection->peer);
+	connection->receive_owner[buffer] = generation;
+	++*posted_receives(connection, queue);
 }
 
 void receives_post(struct connection *connection, struct queue *queue, int limit)
 {
-	for (int buffer = 0; buffer < connection->receive_count && queue->posted_receives < limit; buffer++)
+	for (int buffer = 0; buffer < connection->receive_count && *posted_receives(connection, queue) < limit; buffer++)
 		if (!connection->receive_owner[buffer])
 			receive_post(connection, queue, buffer);
 }

@@ -26,6 +26,15 @@ void queue_connect(struct connection *connection, struct queue *queue, const str
 /* Destroys the queue pair; its receive buffers become free. */
 void queue_destroy(struct connection *connection, struct queue *queue);
 
+/* Of a buffer in the shared receive queue. */
+#define SHARED_GENERATION UINT32_MAX
+
+/* Receives posted to the queue; with a shared one, the connection's share of those. */
+static inline int *posted_receives(struct connection *connection, struct queue *queue)
+{
+	return connection->job->srq ? &connection->posted_shared : &queue->posted_receives;
+}
+
 /* Posts free buffers until the queue has `limit` receives. */
 void receives_post(struct connection *connection, struct queue *queue, int limit);
 

@@ -145,6 +145,7 @@ struct connection {
 	unsigned char *receive_buffers;
 	uint32_t *receive_owner;		/* generation of the queue pair that holds it, 0 when free */
 	int receive_count;
+	int posted_shared;			/* of its buffers, in the shared receive queue */
 	uint64_t starved_since_ns;		/* --rnr: when the receive queue ran empty */
 	uint64_t version;			/* of the own versioned region */
 
@@ -177,6 +178,7 @@ struct job {
 	struct endpoint endpoint;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *send_cq, *receive_cq;
+	struct ibv_srq *srq;				/* --srq: takes the messages of all connections */
 	struct connection *connections[MAX_RANKS];	/* NULL at the own rank */
 	uint64_t *shared_cells;				/* SHARED_ADD and SHARED_SWAP */
 	struct ibv_mr *shared_mr;

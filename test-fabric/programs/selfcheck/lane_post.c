@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "../common/die.h"
+#include "extended.h"
 #include "lane.h"
 
 #define CHAIN_AT_MOST 3
@@ -505,7 +506,7 @@ static int chain_post(struct chain *chain, struct lane *lane)
 
 	if (!chain->used)
 		return 0;
-	err = ibv_post_send(lane->connection->queue.qp, chain->wr, &bad);
+	err = (job->settings.extended ? extended_post : ibv_post_send)(lane->connection->queue.qp, chain->wr, &bad);
 	if (err)
 		die(err, "ibv_post_send to rank %d, lane %d: request %ld of %d refused", lane->connection->peer,
 		    lane->number, bad ? (long)(bad - chain->wr) : -1L, chain->used);

@@ -186,10 +186,9 @@ static void handle_imm(struct connection *connection, const unsigned char *memor
 	}
 }
 
-static void handle_message(struct connection *connection, uint32_t buffer, const struct ibv_wc *wc)
+static void handle_message(struct connection *connection, unsigned char *memory, const struct ibv_wc *wc)
 {
 	struct job *job = connection->job;
-	unsigned char *memory = receive_buffer(connection, buffer);
 	/* A WRITE_WITH_IMM takes a receive, but leaves its memory alone. */
 	uint32_t length = wc->opcode == IBV_WC_RECV ? wc->byte_len : 0;
 
@@ -217,16 +216,35 @@ static struct queue *queue_of(struct connection *connection, uint32_t generation
 	return NULL;
 }
 
+/* Whose message took a receive of the shared queue. */
+static struct queue *queue_by_number(struct job *job, uint32_t qp_num, struct connection **of)
+{
+	for (int peer = 0; peer < job->settings.ranks; peer++) {
+		struct connection *connection = job->connections[peer];
+
+		if (!connection)
+			continue;
+		*of = connection;
+		if (connection->queue.qp && connection->queue.own.qp_num == qp_num)
+			return &connection->queue;
+		if (connection->next_queue.qp && connection->next_queue.own.qp_num == qp_num)
+			return &connection->next_queue;
+		if (connection->old_queue.qp && connection->old_queue.own.qp_num == qp_num)
+			return &connection->old_queue;
+	}
+	return NULL;
+}
+
 bool receive_completed(struct job *job, const struct ibv_wc *wc)
 {
 	uint32_t generation = wc->wr_id >> 32, peer = wc->wr_id >> 16 & 0xffff, buffer = wc->wr_id & 0xffff;
-	struct connection *connection = peer < MAX_RANKS ? job->connections[peer] : NULL;
-	struct queue *queue = connection ? queue_of(connection, generation) : NULL;
+	struct connection *holder = peer < MAX_RANKS ? job->connections[peer] : NULL, *connection = holder;
+	struct queue *queue = !holder ? NULL : job->srq ? queue_by_number(job, wc->qp_num, &connection) :
+			      queue_of(holder, generation);
 
-	if (!queue || buffer >= (uint32_t)connection->receive_count ||
-	    connection->receive_owner[buffer] != generation) {
+	if (!queue || buffer >= (uint32_t)holder->receive_count || holder->receive_owner[buffer] != generation) {
 		/* Some devices still report the flushed receives of a queue pair that is gone. */
-		if (connection && !queue && wc->status == IBV_WC_WR_FLUSH_ERR)
+		if (holder && !queue && wc->status == IBV_WC_WR_FLUSH_ERR)
 			return true;
 		tally_found(&job->tally, FOUND_UNEXPECTED, 1, "receive completion %#lx, status '%s', that nobody waits for",
 			    wc->wr_id, ibv_wc_status_str(wc->status));
@@ -240,11 +258,11 @@ bool receive_completed(struct job *job, const struct ibv_wc *wc)
 	if (wc->qp_num != queue->own.qp_num || (wc->opcode != IBV_WC_RECV && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM))
 		tally_found(&job->tally, FOUND_UNEXPECTED, 1, "receive from rank %d with qp_num %#x, opcode %d, on %#x",
 			    connection->peer, wc->qp_num, wc->opcode, queue->own.qp_num);
-	connection->receive_owner[buffer] = 0;
-	queue->posted_receives--;
+	holder->receive_owner[buffer] = 0;
+	--*posted_receives(holder, queue);
 	connection->last_receive_ns = job->now_ns;
-	handle_message(connection, buffer, wc);
-	receive_feed(connection);
+	handle_message(connection, receive_buffer(holder, buffer), wc);
+	receive_feed(holder);
 	return true;
 }
 
@@ -255,11 +273,13 @@ void receive_feed(struct connection *connection)
 
 	if (job->settings.rnr) {
 		/* All at once, and only when senders have been refused for a while. */
-		if (queue->posted_receives)
+		int posted = *posted_receives(connection, queue);
+
+		if (posted)
 			connection->starved_since_ns = 0;
 		else if (!connection->starved_since_ns)
 			connection->starved_since_ns = job->now_ns;
-		if (queue->posted_receives || job->now_ns - connection->starved_since_ns < LATE_NS)
+		if (posted || job->now_ns - connection->starved_since_ns < LATE_NS)
 			return;
 	}
 	receives_post(connection, queue, job->settings.receive_depth);

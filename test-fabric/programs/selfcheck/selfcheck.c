@@ -15,6 +15,7 @@
 #include "agree.h"
 #include "churn.h"
 #include "connection.h"
+#include "extended.h"
 #include "lane.h"
 #include "receive.h"
 #include "shared_page.h"
@@ -153,16 +154,17 @@ static bool send_completed(struct job *job, const struct ibv_wc *wc)
 /* Returns the number of completions, or -1 if a queue pair is of no more use. */
 static int poll_all(struct job *job)
 {
+	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *) = job->settings.extended ? extended_poll : ibv_poll_cq;
 	struct ibv_wc wc[POLL_BATCH];
 	int receives, sends;
 
-	receives = ibv_poll_cq(job->receive_cq, POLL_BATCH, wc);
+	receives = poll_cq(job->receive_cq, POLL_BATCH, wc);
 	if (receives < 0)
 		die(0, "ibv_poll_cq of the receive queue fails");
 	for (int i = 0; i < receives; i++)
 		if (!receive_completed(job, &wc[i]))
 			return -1;
-	sends = ibv_poll_cq(job->send_cq, POLL_BATCH, wc);
+	sends = poll_cq(job->send_cq, POLL_BATCH, wc);
 	if (sends < 0)
 		die(0, "ibv_poll_cq of the send queue fails");
 	for (int i = 0; i < sends; i++)
@@ -355,6 +357,17 @@ static bool run(struct job *job)
 	}
 }
 
+static struct ibv_cq *create_cq(struct job *job, int entries, void *context)
+{
+	struct ibv_cq *cq = job->settings.extended ?
+			    extended_create_cq(job->endpoint.context, entries, context, job->channel) :
+			    ibv_create_cq(job->endpoint.context, entries, context, job->channel, 0);
+
+	if (!cq)
+		die(errno, "a completion queue of %d entries", entries);
+	return cq;
+}
+
 static void create_queues(struct job *job)
 {
 	struct settings *settings = &job->settings;
@@ -368,10 +381,15 @@ static void create_queues(struct job *job)
 		if (!job->channel)
 			die(errno, "ibv_create_comp_channel");
 	}
-	job->send_cq = ibv_create_cq(job->endpoint.context, sends, job, job->channel, 0);
-	if (!job->send_cq)
-		die(errno, "ibv_create_cq of %d entries", sends);
-	job->receive_cq = endpoint_create_cq(&job->endpoint, receives, job->channel);
+	job->send_cq = create_cq(job, sends, job);
+	job->receive_cq = create_cq(job, receives, NULL);
+	if (settings->srq) {
+		struct ibv_srq_init_attr attr = { .attr = { .max_wr = receives, .max_sge = 2 } };
+
+		job->srq = ibv_create_srq(job->endpoint.pd, &attr);
+		if (!job->srq)
+			die(errno, "ibv_create_srq of %d receives", receives);
+	}
 }
 
 static void set_up(struct job *job)
@@ -433,6 +451,8 @@ static void tear_down(struct job *job)
 	rank_dir_remove(&job->dir, "mapped");
 	mr_deregister(job->shared_mr);
 	free(job->shared_cells);
+	if (job->srq && (errno = ibv_destroy_srq(job->srq)))
+		die(errno, "ibv_destroy_srq");
 	cq_destroy(job->send_cq);
 	cq_destroy(job->receive_cq);
 	if (job->channel && ibv_destroy_comp_channel(job->channel))

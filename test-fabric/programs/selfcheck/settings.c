@@ -24,6 +24,8 @@ static const char usage[] =
 "  --no-fence        no fenced requests: Soft-RoCE of Linux 6.1 hangs when one follows an RNR NAK\n"
 "  --events          wait on a completion channel           --rnr             post receives late\n"
 "  --churn           now and then replace a queue pair or a memory region\n"
+"  --extended        post by ibv_wr_*, poll extended completion queues\n"
+"  --srq             one shared receive queue for all queue pairs\n"
 "  --verify-ids      query ids and attributes again and again\n"
 "  --shared-memory   ranks also count in a page that all map\n"
 "Output:\n"
@@ -33,7 +35,7 @@ static const char usage[] =
 enum {
 	OPT_RANK = 256, OPT_DIR, OPT_SEED, OPT_THREADS, OPT_EVENTS, OPT_MIX, OPT_DEPTH, OPT_MAX_SIZE, OPT_PROGRESS,
 	OPT_SHARED, OPT_RNR, OPT_PACE, OPT_IDS, OPT_CHURN, OPT_SECONDS, OPT_OPS, OPT_STOP_FILE, OPT_JSON,
-	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_HELP,
+	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_EXTENDED, OPT_SRQ, OPT_HELP,
 };
 
 static const struct option options[] = {
@@ -58,6 +60,8 @@ static const struct option options[] = {
 	{ "deadline", required_argument, NULL, OPT_DEADLINE },
 	{ "unsignaled", required_argument, NULL, OPT_UNSIGNALED },
 	{ "no-fence", no_argument, NULL, OPT_NO_FENCE },
+	{ "extended", no_argument, NULL, OPT_EXTENDED },
+	{ "srq", no_argument, NULL, OPT_SRQ },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
 };
@@ -118,6 +122,8 @@ static void parse_option(struct settings *settings, int option)
 	case OPT_DEADLINE: settings->deadline_s = parse_number("--deadline", optarg, 1, 1 << 20); break;
 	case OPT_UNSIGNALED: settings->unsignaled_percent = parse_number("--unsignaled", optarg, 0, 100); break;
 	case OPT_NO_FENCE: settings->no_fence = 1; break;
+	case OPT_EXTENDED: settings->extended = 1; break;
+	case OPT_SRQ: settings->srq = 1; break;
 	case OPT_HELP:
 		fputs(usage, stdout);
 		exit(0);

@@ -52,6 +52,8 @@ struct settings {
 	int rnr;
 	int verify_ids;
 	int churn;
+	int extended;
+	int srq;
 	int json;
 };
 

@@ -65,6 +65,16 @@ final class SelfcheckSystemTest {
     }
 
     @Test
+    void survivesWithTheExtendedCallsAndOneSharedReceiveQueue() throws Exception {
+        killAndRestart(Map.of("SHADOWVERBS_IDS", "scrambled"), "--extended", "--srq", "--churn");
+    }
+
+    @Test
+    void survivesWhenReceivesOfASharedQueueArePostedLate() throws Exception {
+        killAndRestart(Map.of(), "--srq", "--rnr", "--events");
+    }
+
+    @Test
     void survivesOnADeviceThatIsSlowAndReorders() throws Exception {
         killAndRestart(Map.of("SV_HCA_EXEC_DELAY_US", "200", "SV_HCA_COMPLETION_DELAY_US", "500", "SV_HCA_REORDER",
                 "1", "SV_HCA_WITHHOLD_POLLS", "3"));
