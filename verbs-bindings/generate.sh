@@ -55,7 +55,7 @@ list_own shadowverbs_tcp shadowverbs_tcp.includes
 # Of a struct and a function with one name the list has either.
 sed -i 's/^--include-function sv_tcp_doorbell$/--include-struct sv_tcp_doorbell/' shadowverbs_tcp.includes
 LC_ALL=C sort -o shadowverbs_tcp.includes shadowverbs_tcp.includes
-grep -w 'struct ibv_\(cq\|qp\|srq\|ah\|dm\)\|.*pthread_.*\|.*__atomic_wide_counter' verbs.includes >>shadowverbs_tcp.includes
+grep -w 'struct ibv_\(cq\|cq_ex\|wc\|qp\|srq\|ah\|dm\)\|.*pthread_.*\|.*__atomic_wide_counter' verbs.includes >>shadowverbs_tcp.includes
 
 bind org.shadowverbs.bindings.verbs verbs.includes libibverbs.so.1 /usr/include/infiniband/verbs.h
 bind org.shadowverbs.bindings.abi shadowverbs.includes libshadowverbs.so -I ../native/include \

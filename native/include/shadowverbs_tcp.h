@@ -99,15 +99,27 @@ struct sv_tcp_dm {
 	uint64_t length;
 };
 
+/* When a completion was put in: what an ibv_wc has no field for. */
+struct sv_tcp_stamp {
+	uint64_t monotonic_ns;
+	uint64_t wallclock_ns;
+};
+
 struct sv_tcp_cq {
-	struct ibv_cq v;		/* (I) */
+	union {				/* (I) but for wr_id and status (P) */
+		struct ibv_cq v;
+		struct ibv_cq_ex ex;
+	};
 	uint32_t lock __attribute__((aligned(64)));	/* of who polls and who resizes */
 	uint32_t mask;			/* of the ring; changes under the lock */
 	uint64_t entries;		/* address of struct ibv_wc[mask + 1]; changes under the lock */
+	uint64_t stamps;		/* address of struct sv_tcp_stamp[mask + 1], or 0; likewise */
 	uint32_t head;			/* (P) completions taken */
 	uint32_t idle;			/* (P) polls in a row that found nothing */
 	uint32_t tail __attribute__((aligned(64)));	/* (E) completions put in */
 	uint32_t armed;			/* enum sv_tcp_armed: set by (P), taken by (E) */
+	struct ibv_wc current;		/* (P) of an extended queue: what the functions of a poll read */
+	struct sv_tcp_stamp stamp;
 };
 
 enum sv_tcp_armed {
@@ -138,7 +150,9 @@ void sv_tcp_context_init(struct ibv_context *context);
 /* Installs the operations of device memory. */
 void sv_tcp_dm_init(struct sv_tcp_dm *dm);
 /* Gives a CQ another ring, with what is in the old one; called by the engine alone. */
-void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask);
+void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, struct sv_tcp_stamp *stamps, uint32_t mask);
+/* Installs the functions of an extended CQ; fields: enum ibv_create_cq_wc_flags. */
+void sv_tcp_cq_ex_init(struct sv_tcp_cq *cq, uint64_t fields);
 /* Takes the events of an object that is about to end out of a pipe. */
 void sv_tcp_forget_events(int read_fd, int write_fd, const void *object);
 

@@ -210,13 +210,13 @@ void sv_tcp_fail(struct ibv_qp *v)
 	ring_bell(qp->bell);
 }
 
-static void lock(struct sv_tcp_cq *cq)
+void sv_tcp_cq_lock(struct sv_tcp_cq *cq)
 {
 	while (unlikely(__atomic_exchange_n(&cq->lock, 1, __ATOMIC_ACQUIRE)))
 		sched_yield();
 }
 
-static void unlock(struct sv_tcp_cq *cq)
+void sv_tcp_cq_unlock(struct sv_tcp_cq *cq)
 {
 	sv_store_release(&cq->lock, 0);
 }
@@ -233,11 +233,11 @@ int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc)
 		return 0;
 	}
 	cq->idle = 0;
-	lock(cq);
+	sv_tcp_cq_lock(cq);
 	while (given < count && head != tail)
 		wc[given++] = ((const struct ibv_wc *)cq->entries)[head++ & cq->mask];
 	sv_store_release(&cq->head, head);
-	unlock(cq);
+	sv_tcp_cq_unlock(cq);
 	return given;
 }
 
@@ -253,12 +253,16 @@ int sv_tcp_req_notify_cq(struct ibv_cq *v, int solicited_only)
 	return 0;
 }
 
-void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask)
+void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, struct sv_tcp_stamp *stamps, uint32_t mask)
 {
-	lock(cq);
-	for (uint32_t i = sv_load(&cq->head); i != cq->tail; i++)
+	sv_tcp_cq_lock(cq);
+	for (uint32_t i = sv_load(&cq->head); i != cq->tail; i++) {
 		entries[i & mask] = ((const struct ibv_wc *)cq->entries)[i & cq->mask];
+		if (stamps)
+			stamps[i & mask] = ((const struct sv_tcp_stamp *)cq->stamps)[i & cq->mask];
+	}
 	cq->entries = (uintptr_t)entries;
+	cq->stamps = (uintptr_t)stamps;
 	cq->mask = mask;
-	unlock(cq);
+	sv_tcp_cq_unlock(cq);
 }

@@ -215,7 +215,7 @@ static void test_completions_come_in_order_from_either_ring(void)
 		w->completions[w->cq.tail++ & w->cq.mask].wr_id = i;
 	CHECK_EQUAL(w->context.ops.poll_cq(&w->cq.v, 1, wc), 1);
 	CHECK_EQUAL(wc[0].wr_id, 0);
-	sv_tcp_cq_move(&w->cq, more, 7);
+	sv_tcp_cq_move(&w->cq, more, NULL, 7);
 	more[w->cq.tail++ & 7].wr_id = 4;
 	CHECK_EQUAL(w->context.ops.poll_cq(&w->cq.v, 4, wc), 4);
 	for (int i = 0; i < 4; i++)
@@ -225,6 +225,38 @@ static void test_completions_come_in_order_from_either_ring(void)
 	w->context.ops.req_notify_cq(&w->cq.v, 0);
 	w->context.ops.req_notify_cq(&w->cq.v, 1);
 	CHECK_EQUAL(w->cq.armed, SV_TCP_ARMED_ANY);
+	free(w);
+}
+
+static void test_an_extended_queue_reads_what_was_put_in(void)
+{
+	struct world *w = make_world();
+	struct sv_tcp_stamp stamps[ENTRIES] = { { 0 } }, more_stamps[8];
+	struct ibv_poll_cq_attr attr = { 0 };
+	struct ibv_cq_ex *ex = &w->cq.ex;
+	struct ibv_wc more[8];
+
+	w->cq.stamps = (uintptr_t)stamps;
+	sv_tcp_cq_ex_init(&w->cq, IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP);
+	CHECK(ex->read_slid == NULL);
+	CHECK_EQUAL(ex->start_poll(ex, &attr), ENOENT);
+	for (int i = 0; i < 3; i++) {
+		w->completions[i] = (struct ibv_wc){ .wr_id = i, .byte_len = 10 + i };
+		stamps[i].monotonic_ns = 100 + i;
+		w->cq.tail++;
+	}
+	CHECK_EQUAL(ex->start_poll(ex, &attr), 0);
+	CHECK_EQUAL(ex->wr_id, 0);
+	CHECK_EQUAL(ibv_wc_read_byte_len(ex), 10);
+	CHECK_EQUAL(ex->next_poll(ex), 0);
+	CHECK_EQUAL(ibv_wc_read_completion_ts(ex), 101);
+	ex->end_poll(ex);
+	sv_tcp_cq_move(&w->cq, more, more_stamps, 7);
+	CHECK_EQUAL(ex->start_poll(ex, &attr), 0);
+	CHECK_EQUAL(ex->wr_id, 2);
+	CHECK_EQUAL(ibv_wc_read_completion_ts(ex), 102);
+	CHECK_EQUAL(ex->next_poll(ex), ENOENT);
+	ex->end_poll(ex);
 	free(w);
 }
 
@@ -296,6 +328,7 @@ int main(void)
 	RUN(test_changes_of_windows_are_requests);
 	RUN(test_a_shared_receive_queue_takes_so_many);
 	RUN(test_completions_come_in_order_from_either_ring);
+	RUN(test_an_extended_queue_reads_what_was_put_in);
 	RUN(test_events_of_what_ends_are_taken_out);
 	RUN(test_the_device_list_follows_the_selection);
 	return 0;

@@ -134,7 +134,8 @@ static void post(uint64_t k, struct ibv_send_wr *wr, uint64_t m, uint64_t at, ui
 	wr->wr_id = line_number;
 	wr->sg_list = &sge;
 	wr->num_sge = 1;
-	wr->send_flags |= IBV_SEND_SIGNALED;
+	/* Fenced: else a read may see what a later write puts there. */
+	wr->send_flags |= IBV_SEND_SIGNALED | IBV_SEND_FENCE;
 	result(ibv_post_send(QP(k), wr, &bad));
 }
 

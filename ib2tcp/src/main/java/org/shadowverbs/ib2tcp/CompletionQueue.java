@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
+import java.time.Instant;
+
 /** The engine's end of a completion queue: it puts completions in, and tells the channel when that was asked for. */
 final class CompletionQueue {
     static final int SUCCESS = 0;
@@ -21,6 +23,9 @@ final class CompletionQueue {
     private static final int ARMED_ANY = 2;
     private static final int EVENT_CQ_ERR = 0;
 
+    /** What System.nanoTime is short of the time since 1970. */
+    private static final long WALLCLOCK = wallclock();
+
     final long address;
     final Events channel;
     final Events async;
@@ -35,6 +40,11 @@ final class CompletionQueue {
         this.async = async;
     }
 
+    private static long wallclock() {
+        final Instant now = Instant.now();
+        return now.getEpochSecond() * 1_000_000_000L + now.getNano() - System.nanoTime();
+    }
+
     void push(final Completion completion, final int qpNumber) {
         final int mask = Memory.i32(address + Layouts.CQ_MASK);
         if (tail - Memory.acquire(address + Layouts.CQ_HEAD) > mask) {
@@ -43,6 +53,13 @@ final class CompletionQueue {
                 async.send(address, EVENT_CQ_ERR);
             }
             return;
+        }
+        final long stamps = Memory.i64(address + Layouts.CQ_STAMPS);
+        if (stamps != 0) {
+            final long now = System.nanoTime();
+            final long stamp = stamps + (tail & mask) * Layouts.STAMP_SIZE;
+            Memory.i64(stamp + Layouts.STAMP_MONOTONIC, now);
+            Memory.i64(stamp + Layouts.STAMP_WALLCLOCK, now + WALLCLOCK);
         }
         final long wc = Memory.i64(address + Layouts.CQ_ENTRIES) + (tail & mask) * Layouts.WC_SIZE;
         Memory.i64(wc + Layouts.WC_WR_ID, completion.wrId);

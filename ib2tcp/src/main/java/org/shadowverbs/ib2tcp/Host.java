@@ -19,7 +19,9 @@ public interface Host {
 
     void dmInit(long dm);
 
-    void moveCq(long cq, long entries, int mask);
+    void cqExInit(long cq, long fields);
+
+    void moveCq(long cq, long entries, long stamps, int mask);
 
     void forgetEvents(int readFd, int writeFd, long object);
 

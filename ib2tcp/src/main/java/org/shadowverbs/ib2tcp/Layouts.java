@@ -10,6 +10,7 @@ import org.shadowverbs.bindings.tcp.sv_tcp_recv;
 import org.shadowverbs.bindings.tcp.sv_tcp_ring;
 import org.shadowverbs.bindings.tcp.sv_tcp_send;
 import org.shadowverbs.bindings.tcp.sv_tcp_srq;
+import org.shadowverbs.bindings.tcp.sv_tcp_stamp;
 import org.shadowverbs.bindings.verbs.ibv_sge;
 import org.shadowverbs.bindings.verbs.ibv_wc;
 
@@ -75,10 +76,15 @@ final class Layouts {
 
     static final long CQ_MASK = sv_tcp_cq.mask$offset();
     static final long CQ_ENTRIES = sv_tcp_cq.entries$offset();
+    static final long CQ_STAMPS = sv_tcp_cq.stamps$offset();
     static final long CQ_HEAD = sv_tcp_cq.head$offset();
     static final long CQ_TAIL = sv_tcp_cq.tail$offset();
     static final long CQ_ARMED = sv_tcp_cq.armed$offset();
     static final long CQ_SIZE = sv_tcp_cq.sizeof();
+
+    static final long STAMP_MONOTONIC = sv_tcp_stamp.monotonic_ns$offset();
+    static final long STAMP_WALLCLOCK = sv_tcp_stamp.wallclock_ns$offset();
+    static final long STAMP_SIZE = sv_tcp_stamp.sizeof();
 
     static final long WC_WR_ID = ibv_wc.wr_id$offset();
     static final long WC_STATUS = ibv_wc.status$offset();

@@ -42,6 +42,10 @@ public final class TcpVerbs {
     public static final int MAX_INLINE = 1024;
     /** Logarithm of a cache line. */
     private static final int MAX_DM_ALIGNMENT = 6;
+    private static final long CQ_FIELDS = verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM()
+            | verbs_h.IBV_WC_EX_WITH_QP_NUM() | verbs_h.IBV_WC_EX_WITH_SRC_QP() | verbs_h.IBV_WC_EX_WITH_SLID()
+            | verbs_h.IBV_WC_EX_WITH_SL() | verbs_h.IBV_WC_EX_WITH_DLID_PATH_BITS()
+            | verbs_h.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP() | verbs_h.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK();
     private static final long REPORT_NANOS = 30_000_000_000L;
 
     private static final class Context {
@@ -542,6 +546,21 @@ public final class TcpVerbs {
     }
 
     public long createCq(final long context, final int cqe, final long cqContext, final long channel) {
+        return createCq(context, cqe, cqContext, channel, false, 0);
+    }
+
+    /** @param fields {@code enum ibv_create_cq_wc_flags}, of what a program may read */
+    public long createCqEx(final long context, final int cqe, final long cqContext, final long channel,
+            final long fields) {
+        if ((fields & ~CQ_FIELDS) != 0) {
+            throw new DeviceException(Posix.EOPNOTSUPP, "create an extended completion queue with fields 0x"
+                    + Long.toHexString(fields & ~CQ_FIELDS));
+        }
+        return createCq(context, cqe, cqContext, channel, true, fields);
+    }
+
+    private long createCq(final long context, final int cqe, final long cqContext, final long channel,
+            final boolean extended, final long fields) {
         return call("create a completion queue", () -> {
             if (cqe < 1 || cqe > MAX_CQE) {
                 throw new DeviceException(Posix.EINVAL, "create a completion queue of " + cqe + " entries");
@@ -557,6 +576,10 @@ public final class TcpVerbs {
             ibv_cq.cqe(struct, size);
             Memory.i32(address + Layouts.CQ_MASK, size - 1);
             Memory.i64(address + Layouts.CQ_ENTRIES, posix.allocate(size * Layouts.WC_SIZE));
+            if (extended) {
+                Memory.i64(address + Layouts.CQ_STAMPS, posix.allocate(size * Layouts.STAMP_SIZE));
+                host.cqExInit(address, fields);
+            }
             queues.put(address, new CompletionQueue(address, on == null ? null : on.events, of.async));
             of.users++;
             if (on != null) {
@@ -576,9 +599,12 @@ public final class TcpVerbs {
             }
             final int size = ringSize(cqe);
             final long old = Memory.i64(cq + Layouts.CQ_ENTRIES);
-            host.moveCq(cq, posix.allocate(size * Layouts.WC_SIZE), size - 1);
+            final long oldStamps = Memory.i64(cq + Layouts.CQ_STAMPS);
+            host.moveCq(cq, posix.allocate(size * Layouts.WC_SIZE),
+                    oldStamps == 0 ? 0 : posix.allocate(size * Layouts.STAMP_SIZE), size - 1);
             ibv_cq.cqe(struct(cq, ibv_cq.sizeof()), size);
             posix.free(old);
+            posix.free(oldStamps);
             return 0;
         });
     }
@@ -598,6 +624,7 @@ public final class TcpVerbs {
             host.forgetEvents(queue.async.readEnd, queue.async.writeEnd, cq);
             known(contexts, ibv_cq.context(struct(cq, ibv_cq.sizeof())).address()).users--;
             posix.free(Memory.i64(cq + Layouts.CQ_ENTRIES));
+            posix.free(Memory.i64(cq + Layouts.CQ_STAMPS));
             posix.free(cq);
             return 0;
         });

@@ -3,6 +3,7 @@ package org.shadowverbs.driver;
 
 import java.lang.foreign.MemorySegment;
 import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
+import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_gid_entry;
@@ -23,6 +24,8 @@ final class Ib2TcpBackend implements Backend {
 
     private static final String DEVICE = "tcp0";
     private static final int GIDS = 1;
+    /** The clock of completions, in kHz. */
+    private static final long NANOSECONDS = 1_000_000;
     private static final int DEFAULT_PKEY = 0xffff;
     private static final int WIDTH_4X = 2;
     private static final int LINK_UP = 5;
@@ -129,6 +132,8 @@ final class Ib2TcpBackend implements Backend {
         attr.fill((byte) 0);
         ibv_device_attr_ex.max_dm_size(attr, TcpVerbs.MAX_DM);
         ibv_device_attr_ex.phys_port_cnt_ex(attr, 1);
+        ibv_device_attr_ex.completion_timestamp_mask(attr, -1);
+        ibv_device_attr_ex.hca_core_clock(attr, NANOSECONDS);
         return queryDevice(context, ibv_device_attr_ex.orig_attr(attr));
     }
 
@@ -142,6 +147,7 @@ final class Ib2TcpBackend implements Backend {
         ibv_port_attr.max_mtu(attr, verbs_h.IBV_MTU_4096());
         ibv_port_attr.active_mtu(attr, verbs_h.IBV_MTU_4096());
         ibv_port_attr.gid_tbl_len(attr, GIDS);
+        ibv_port_attr.flags(attr, (byte) verbs_h.IBV_QPF_GRH_REQUIRED());
         ibv_port_attr.max_msg_sz(attr, TcpVerbs.MAX_MESSAGE);
         ibv_port_attr.pkey_tbl_len(attr, (short) 1);
         ibv_port_attr.active_width(attr, (byte) WIDTH_4X);
@@ -262,6 +268,23 @@ final class Ib2TcpBackend implements Backend {
         return made(() -> verbs.createCq(context, cqe, cqContext, channel));
     }
 
+    /** The flags are hints: of one thread, and of room that is always there. */
+    @Override
+    public long createCqEx(final long context, final MemorySegment attr) {
+        if (ibv_cq_init_attr_ex.comp_vector(attr) != 0) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        return made(() -> verbs.createCqEx(context, ibv_cq_init_attr_ex.cqe(attr),
+                ibv_cq_init_attr_ex.cq_context(attr).address(), ibv_cq_init_attr_ex.channel(attr).address(),
+                ibv_cq_init_attr_ex.wc_flags(attr)));
+    }
+
+    /** Moderation is a leave to make fewer events, not an obligation. */
+    @Override
+    public int modifyCq(final long cq, final MemorySegment attr) {
+        return 0;
+    }
+
     @Override
     public int resizeCq(final long cq, final int cqe) {
         return err(() -> verbs.resizeCq(cq, cqe));
@@ -372,15 +395,5 @@ final class Ib2TcpBackend implements Backend {
     public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
             final int access) {
         throw without("dma-buf regions");
-    }
-
-    @Override
-    public long createCqEx(final long context, final MemorySegment attr) {
-        throw without("extended completion queues with these flags");
-    }
-
-    @Override
-    public int modifyCq(final long cq, final MemorySegment attr) {
-        return VerbsErrno.EOPNOTSUPP;
     }
 }

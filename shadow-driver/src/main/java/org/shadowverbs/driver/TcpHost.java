@@ -15,6 +15,7 @@ final class TcpHost implements Host {
     private static final SymbolLookup LIBRARY = Downcall.library("libshadowverbs.so");
     private static final MemorySegment SV_TCP_CONTEXT_INIT = f("sv_tcp_context_init");
     private static final MemorySegment SV_TCP_DM_INIT = f("sv_tcp_dm_init");
+    private static final MemorySegment SV_TCP_CQ_EX_INIT = f("sv_tcp_cq_ex_init");
     private static final MemorySegment SV_TCP_CQ_MOVE = f("sv_tcp_cq_move");
     private static final MemorySegment SV_TCP_FORGET_EVENTS = f("sv_tcp_forget_events");
     @SuppressWarnings("restricted")
@@ -55,8 +56,13 @@ final class TcpHost implements Host {
     }
 
     @Override
-    public void moveCq(final long cq, final long entries, final int mask) {
-        call(SV_TCP_CQ_MOVE, cq, entries, mask);
+    public void cqExInit(final long cq, final long fields) {
+        call(SV_TCP_CQ_EX_INIT, cq, fields);
+    }
+
+    @Override
+    public void moveCq(final long cq, final long entries, final long stamps, final int mask) {
+        call(SV_TCP_CQ_MOVE, cq, entries, stamps, mask);
     }
 
     @Override

@@ -51,7 +51,7 @@ final class PairSystemTest {
             job.backend(first);
             final String[] cases = {"memory-window --mode type-2", "memory-window --mode type-1",
                 "memory-window --mode invalid", "rnr-wait --mode infinite --signaled", "no-remote-write --mode blocked",
-                "full-queue --mode unsignaled"};
+                "extended-cq --mode timestamps"};
             restart(job, second, cases);
         }
     }

@@ -13,28 +13,33 @@ import java.util.Map;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.ShrinkingMode;
+import net.jqwik.api.constraints.IntRange;
 import net.jqwik.api.constraints.Size;
 
 /**
  * Any legal sequence of verbs, with a checkpoint, a restart and another checkpoint inserted anywhere, looks to the
- * program like the same sequence without them. The programs of one try are ranks of one job.
+ * program like the same sequence without them, on the HCA and over TCP. The programs of one try are ranks of one job.
  */
 final class StepsSystemTest {
     private static final int PROGRAMS = 6;
     private static final int PAUSES = 3;
     private static final int RESTART_AT = 1;
+    private static final List<List<String>> BACKENDS = List.of(List.of("hca", "hca"), List.of("hca", "ib2tcp"),
+            List.of("ib2tcp", "hca"));
     private static final Duration ENDING = Duration.ofSeconds(60);
 
-    @Property(tries = 2, shrinking = ShrinkingMode.OFF)
-    void checkpointsAndRestartsAreNotSeen(@ForAll final boolean scrambled,
+    @Property(tries = 3, shrinking = ShrinkingMode.OFF)
+    void checkpointsAndRestartsAreNotSeen(@ForAll final boolean scrambled, @ForAll @IntRange(max = 2) final int backends,
             @ForAll @Size(PROGRAMS) final List<@Size(min = 50, max = 200) List<Integer>> choices) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", scrambled ? "scrambled" : "identity"))) {
             final List<String> scripts = choices.stream().map(c -> new StepsScript(c, PAUSES).toString()).toList();
             final List<String> expected = runNative(job, scripts);
             final List<Running> programs = new ArrayList<>();
+            job.backend(BACKENDS.get(backends).getFirst());
             for (int i = 0; i < PROGRAMS; i++) {
                 programs.add(job.launch("steps-" + i, job.program("steps"), write(job, "script-" + i, scripts.get(i))));
             }
+            job.backend(BACKENDS.get(backends).getLast());
             runOn(job, programs);
             for (int i = 0; i < PROGRAMS; i++) {
                 assertEquals(expected.get(i), withoutPauses(programs.get(i)), "of the steps\n" + scripts.get(i)

@@ -241,6 +241,7 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_tcp_h.C_POINTER,
             shadowverbs_tcp_h.C_POINTER,
+            shadowverbs_tcp_h.C_POINTER,
             shadowverbs_tcp_h.C_INT
         );
 
@@ -252,7 +253,7 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
     /**
      * Function descriptor for:
      * {@snippet lang=c :
-     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask)
+     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, struct sv_tcp_stamp *stamps, uint32_t mask)
      * }
      */
     public static FunctionDescriptor sv_tcp_cq_move$descriptor() {
@@ -262,7 +263,7 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
     /**
      * Downcall method handle for:
      * {@snippet lang=c :
-     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask)
+     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, struct sv_tcp_stamp *stamps, uint32_t mask)
      * }
      */
     public static MethodHandle sv_tcp_cq_move$handle() {
@@ -272,7 +273,7 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
     /**
      * Address for:
      * {@snippet lang=c :
-     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask)
+     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, struct sv_tcp_stamp *stamps, uint32_t mask)
      * }
      */
     public static MemorySegment sv_tcp_cq_move$address() {
@@ -281,16 +282,76 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
 
     /**
      * {@snippet lang=c :
-     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, uint32_t mask)
+     * void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, struct sv_tcp_stamp *stamps, uint32_t mask)
      * }
      */
-    public static void sv_tcp_cq_move(MemorySegment cq, MemorySegment entries, int mask) {
+    public static void sv_tcp_cq_move(MemorySegment cq, MemorySegment entries, MemorySegment stamps, int mask) {
         var mh$ = sv_tcp_cq_move.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall("sv_tcp_cq_move", cq, entries, mask);
+                traceDowncall("sv_tcp_cq_move", cq, entries, stamps, mask);
             }
-            mh$.invokeExact(cq, entries, mask);
+            mh$.invokeExact(cq, entries, stamps, mask);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_tcp_cq_ex_init {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_tcp_h.C_POINTER,
+            shadowverbs_tcp_h.C_LONG
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_tcp_cq_ex_init");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_tcp_cq_ex_init(struct sv_tcp_cq *cq, uint64_t fields)
+     * }
+     */
+    public static FunctionDescriptor sv_tcp_cq_ex_init$descriptor() {
+        return sv_tcp_cq_ex_init.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_tcp_cq_ex_init(struct sv_tcp_cq *cq, uint64_t fields)
+     * }
+     */
+    public static MethodHandle sv_tcp_cq_ex_init$handle() {
+        return sv_tcp_cq_ex_init.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_tcp_cq_ex_init(struct sv_tcp_cq *cq, uint64_t fields)
+     * }
+     */
+    public static MemorySegment sv_tcp_cq_ex_init$address() {
+        return sv_tcp_cq_ex_init.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_tcp_cq_ex_init(struct sv_tcp_cq *cq, uint64_t fields)
+     * }
+     */
+    public static void sv_tcp_cq_ex_init(MemorySegment cq, long fields) {
+        var mh$ = sv_tcp_cq_ex_init.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_tcp_cq_ex_init", cq, fields);
+            }
+            mh$.invokeExact(cq, fields);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

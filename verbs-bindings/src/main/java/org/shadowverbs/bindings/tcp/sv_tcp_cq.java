@@ -15,14 +15,20 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
 /**
  * {@snippet lang=c :
  * struct sv_tcp_cq {
- *     struct ibv_cq v;
+ *     union {
+ *         struct ibv_cq v;
+ *         struct ibv_cq_ex ex;
+ *     };
  *     uint32_t lock;
  *     uint32_t mask;
  *     uint64_t entries;
+ *     uint64_t stamps;
  *     uint32_t head;
  *     uint32_t idle;
  *     uint32_t tail;
  *     uint32_t armed;
+ *     struct ibv_wc current;
+ *     struct sv_tcp_stamp stamp;
  * }
  * }
  */
@@ -33,15 +39,22 @@ public class sv_tcp_cq {
     }
 
     private static final GroupLayout $LAYOUT = MemoryLayout.structLayout(
-        ibv_cq.layout().withName("v"),
+        MemoryLayout.unionLayout(
+            ibv_cq.layout().withName("v"),
+            ibv_cq_ex.layout().withName("ex")
+        ).withName("$anon$109:2"),
+        MemoryLayout.paddingLayout(32),
         shadowverbs_tcp_h.C_INT.withName("lock"),
         shadowverbs_tcp_h.C_INT.withName("mask"),
         shadowverbs_tcp_h.C_LONG.withName("entries"),
+        shadowverbs_tcp_h.C_LONG.withName("stamps"),
         shadowverbs_tcp_h.C_INT.withName("head"),
         shadowverbs_tcp_h.C_INT.withName("idle"),
-        MemoryLayout.paddingLayout(40),
+        MemoryLayout.paddingLayout(32),
         shadowverbs_tcp_h.C_INT.withName("tail"),
         shadowverbs_tcp_h.C_INT.withName("armed"),
+        ibv_wc.layout().withName("current"),
+        sv_tcp_stamp.layout().withName("stamp"),
         MemoryLayout.paddingLayout(56)
     ).withName("sv_tcp_cq");
 
@@ -52,7 +65,7 @@ public class sv_tcp_cq {
         return $LAYOUT;
     }
 
-    private static final GroupLayout v$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("v"));
+    private static final GroupLayout v$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("$anon$109:2"), groupElement("v"));
 
     /**
      * Layout for field:
@@ -64,7 +77,7 @@ public class sv_tcp_cq {
         return v$LAYOUT;
     }
 
-    private static final long v$OFFSET = $LAYOUT.byteOffset(groupElement("v"));
+    private static final long v$OFFSET = $LAYOUT.byteOffset(groupElement("$anon$109:2"), groupElement("v"));
 
     /**
      * Offset for field:
@@ -94,6 +107,50 @@ public class sv_tcp_cq {
      */
     public static void v(MemorySegment struct, MemorySegment fieldValue) {
         MemorySegment.copy(fieldValue, 0L, struct, v$OFFSET, v$LAYOUT.byteSize());
+    }
+
+    private static final GroupLayout ex$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("$anon$109:2"), groupElement("ex"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * struct ibv_cq_ex ex
+     * }
+     */
+    public static final GroupLayout ex$layout() {
+        return ex$LAYOUT;
+    }
+
+    private static final long ex$OFFSET = $LAYOUT.byteOffset(groupElement("$anon$109:2"), groupElement("ex"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * struct ibv_cq_ex ex
+     * }
+     */
+    public static final long ex$offset() {
+        return ex$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * struct ibv_cq_ex ex
+     * }
+     */
+    public static MemorySegment ex(MemorySegment struct) {
+        return struct.asSlice(ex$OFFSET, ex$LAYOUT.byteSize());
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * struct ibv_cq_ex ex
+     * }
+     */
+    public static void ex(MemorySegment struct, MemorySegment fieldValue) {
+        MemorySegment.copy(fieldValue, 0L, struct, ex$OFFSET, ex$LAYOUT.byteSize());
     }
 
     private static final OfInt lock$LAYOUT = (OfInt)$LAYOUT.select(groupElement("lock"));
@@ -226,6 +283,50 @@ public class sv_tcp_cq {
      */
     public static void entries(MemorySegment struct, long fieldValue) {
         struct.set(entries$LAYOUT, entries$OFFSET, fieldValue);
+    }
+
+    private static final OfLong stamps$LAYOUT = (OfLong)$LAYOUT.select(groupElement("stamps"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint64_t stamps
+     * }
+     */
+    public static final OfLong stamps$layout() {
+        return stamps$LAYOUT;
+    }
+
+    private static final long stamps$OFFSET = $LAYOUT.byteOffset(groupElement("stamps"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint64_t stamps
+     * }
+     */
+    public static final long stamps$offset() {
+        return stamps$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint64_t stamps
+     * }
+     */
+    public static long stamps(MemorySegment struct) {
+        return struct.get(stamps$LAYOUT, stamps$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint64_t stamps
+     * }
+     */
+    public static void stamps(MemorySegment struct, long fieldValue) {
+        struct.set(stamps$LAYOUT, stamps$OFFSET, fieldValue);
     }
 
     private static final OfInt head$LAYOUT = (OfInt)$LAYOUT.select(groupElement("head"));
@@ -402,6 +503,94 @@ public class sv_tcp_cq {
      */
     public static void armed(MemorySegment struct, int fieldValue) {
         struct.set(armed$LAYOUT, armed$OFFSET, fieldValue);
+    }
+
+    private static final GroupLayout current$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("current"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * struct ibv_wc current
+     * }
+     */
+    public static final GroupLayout current$layout() {
+        return current$LAYOUT;
+    }
+
+    private static final long current$OFFSET = $LAYOUT.byteOffset(groupElement("current"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * struct ibv_wc current
+     * }
+     */
+    public static final long current$offset() {
+        return current$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * struct ibv_wc current
+     * }
+     */
+    public static MemorySegment current(MemorySegment struct) {
+        return struct.asSlice(current$OFFSET, current$LAYOUT.byteSize());
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * struct ibv_wc current
+     * }
+     */
+    public static void current(MemorySegment struct, MemorySegment fieldValue) {
+        MemorySegment.copy(fieldValue, 0L, struct, current$OFFSET, current$LAYOUT.byteSize());
+    }
+
+    private static final GroupLayout stamp$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("stamp"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * struct sv_tcp_stamp stamp
+     * }
+     */
+    public static final GroupLayout stamp$layout() {
+        return stamp$LAYOUT;
+    }
+
+    private static final long stamp$OFFSET = $LAYOUT.byteOffset(groupElement("stamp"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * struct sv_tcp_stamp stamp
+     * }
+     */
+    public static final long stamp$offset() {
+        return stamp$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * struct sv_tcp_stamp stamp
+     * }
+     */
+    public static MemorySegment stamp(MemorySegment struct) {
+        return struct.asSlice(stamp$OFFSET, stamp$LAYOUT.byteSize());
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * struct sv_tcp_stamp stamp
+     * }
+     */
+    public static void stamp(MemorySegment struct, MemorySegment fieldValue) {
+        MemorySegment.copy(fieldValue, 0L, struct, stamp$OFFSET, stamp$LAYOUT.byteSize());
     }
 
     /**
