@@ -30,6 +30,7 @@ final class PairSystemTest {
         "full-queue --mode last-signaled, full-queue --mode unsignaled, full-queue --signaled",
         "unread --mode all, unread --mode partly",
         "extended-cq --mode plain, extended-cq --mode timestamps",
+        "unreliable --mode uc, unreliable --mode ud",
         "memory-window --mode type-2, memory-window --mode type-1, memory-window --mode invalid",
         "sleeper --mode event, sleeper --mode epoll, sleeper --mode pending",
         "unsignaled-tail --mode plain, unsignaled-tail --mode inline",
