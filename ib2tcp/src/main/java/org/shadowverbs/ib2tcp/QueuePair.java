@@ -142,6 +142,9 @@ final class QueuePair implements Rung {
             case ERR:
                 device.forget(this);
                 requester.reset();
+                if (receives.taken()) {
+                    failReceive(CompletionQueue.WR_FLUSH_ERR);
+                }
                 receives.reset();
                 flush();
                 if (shared != null && before != ERR) {

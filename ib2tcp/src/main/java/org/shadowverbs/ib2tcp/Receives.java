@@ -3,7 +3,8 @@ package org.shadowverbs.ib2tcp;
 
 /**
  * The receive that a queue pair's next message goes to. Of its own queue it is the one at the head until the message is
- * complete; of a shared one it is taken when the message begins.
+ * complete; of a shared one it is taken when the message begins, and stays with the queue pair when the connection breaks:
+ * what has been written to it by then is the beginning of the same message.
  */
 final class Receives {
     private final QueuePair qp;
@@ -101,17 +102,18 @@ final class Receives {
         return wrId;
     }
 
-    /** Its message has come to nothing. */
-    void release() {
+    /** Whether one was taken out of a shared queue and not used up. */
+    boolean taken() {
+        return held != 0;
+    }
+
+    /** No message will come any more. */
+    void reset() {
+        stopWaiting();
         if (held != 0) {
             final long copy = held;
             held = 0;
             shared.giveBack(copy);
         }
-    }
-
-    void reset() {
-        stopWaiting();
-        release();
     }
 }

@@ -252,7 +252,6 @@ final class ReliableResponder extends Responder {
         if (link == gone) {
             link = null;
             offset = 0;
-            qp.receives.release();
             answers.forgetUnsent();
             ackDue = false;
             nakDue = false;

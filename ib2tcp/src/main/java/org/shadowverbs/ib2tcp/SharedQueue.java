@@ -6,7 +6,7 @@ import java.util.Arrays;
 
 /**
  * The engine's end of a shared receive queue. A message takes its receive when it begins, for those of several queue pairs
- * come at once; a receive whose message came to nothing is given back, and is the next to be taken.
+ * come at once; a receive that a queue pair has when it is reset is given back, and is the next to be taken.
  */
 final class SharedQueue implements Rung {
     static final int EVENT_LIMIT_REACHED = 15;

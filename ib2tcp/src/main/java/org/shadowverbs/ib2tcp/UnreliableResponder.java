@@ -20,7 +20,6 @@ final class UnreliableResponder extends Responder {
     void reset() {
         link = null;
         dropping = true;
-        qp.receives.release();
     }
 
     @Override

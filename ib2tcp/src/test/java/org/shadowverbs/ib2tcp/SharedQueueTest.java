@@ -74,9 +74,11 @@ class SharedQueueTest {
         final Set<Long> numbers = new HashSet<>();
         int received = 0;
         while (received < SENDERS * MESSAGES) {
-            if (!free.isEmpty() && network.random.nextInt(6) == 0
-                    && b.receive(shared, free.peek(), to + (long) free.peek() * SLOT, SLOT, key)) {
-                free.remove();
+            if (!free.isEmpty() && network.random.nextInt(6) == 0) {
+                Memory.zero(to + (long) free.peek() * SLOT, SLOT);
+                if (b.receive(shared, free.peek(), to + (long) free.peek() * SLOT, SLOT, key)) {
+                    free.remove();
+                }
             }
             senders[network.random.nextInt(SENDERS)].send(network.random);
             if (network.random.nextInt(200) == 0) {
@@ -99,6 +101,8 @@ class SharedQueueTest {
                 final byte[] data = from.sent.remove();
                 assertEquals(data.length, Memory.i32(wc + Layouts.WC_BYTE_LEN));
                 assertArrayEquals(data, Memory.bytes(to + (long) slot * SLOT, data.length));
+                assertArrayEquals(new byte[64], Memory.bytes(to + (long) slot * SLOT + data.length, 64),
+                        "nothing is written behind it");
                 free.add(slot);
                 received++;
             }
@@ -144,7 +148,17 @@ class SharedQueueTest {
         final SimulatedDevice b = network.device();
         final SharedQueue shared = b.createShared(SLOTS);
         final Sender sender = new Sender(network, b, shared);
+        final long to = b.posix.allocate(SLOT);
+        b.receive(shared, 5, to, SLOT, b.regions.add(SimulatedDevice.PD, to, SLOT, to, 15));
+        final long begun = network.time;
+        while (!b.queuePair(SimulatedDevice.number(sender.peer)).receives.taken()) {
+            sender.send(network.random); // one of several frames, at last
+            assertTrue(network.step() && network.time - begun < 1_000_000_000_000L);
+        }
         SimulatedDevice.toState(sender.peer, QueuePair.ERR);
+        final long flushed = b.poll();
+        assertEquals(CompletionQueue.WR_FLUSH_ERR, Memory.i32(flushed + Layouts.WC_STATUS));
+        assertEquals(5, Memory.i64(flushed + Layouts.WC_WR_ID));
         assertEquals(QueuePair.EVENT_LAST_WQE_REACHED, b.event());
         assertEquals(-1, b.event());
     }

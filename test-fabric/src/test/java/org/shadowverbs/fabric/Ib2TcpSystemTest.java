@@ -14,6 +14,8 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 
 /** Jobs on the verbs device over TCP: from their first line, and after a restart of what ran on an HCA, and back. */
 @Timeout(240)
@@ -34,23 +36,26 @@ final class Ib2TcpSystemTest {
         }
     }
 
-    @Test
-    void restartsWhatRanOnAnHca() throws Exception {
-        killAndRestart("hca", "ib2tcp");
+    @ParameterizedTest
+    @ValueSource(strings = {"--events", "--srq --rnr"})
+    void restartsWhatRanOnAnHca(final String options) throws Exception {
+        killAndRestart("hca", "ib2tcp", options.split(" "));
     }
 
-    @Test
-    void whatRanOnTcpRestartsOnAnHca() throws Exception {
-        killAndRestart("ib2tcp", "hca");
+    @ParameterizedTest
+    @ValueSource(strings = {"--rnr", "--srq --extended"})
+    void whatRanOnTcpRestartsOnAnHca(final String options) throws Exception {
+        killAndRestart("ib2tcp", "hca", options.split(" "));
     }
 
     /** What is lost with a connection is sent again, and what had taken effect does not take effect again. */
-    @Test
-    void survivesConnectionsThatAreCut() throws Exception {
+    @ParameterizedTest
+    @ValueSource(strings = {"--events", "--srq --rnr"})
+    void survivesConnectionsThatAreCut(final String options) throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
             final Selfcheck selfcheck = new Selfcheck(job);
-            final Running program = selfcheck.launch("selfcheck", 4);
+            final Running program = selfcheck.launch("selfcheck", 4, options.split(" "));
             selfcheck.awaitConnected();
             cut(job, program, 100);
             selfcheck.work();
@@ -110,11 +115,12 @@ final class Ib2TcpSystemTest {
         }
     }
 
-    private static void killAndRestart(final String first, final String second) throws Exception {
+    private static void killAndRestart(final String first, final String second, final String... options)
+            throws Exception {
         try (Job job = Distribution.start()) {
             job.backend(first);
             final Selfcheck selfcheck = new Selfcheck(job);
-            selfcheck.launch("selfcheck", RANKS);
+            selfcheck.launch("selfcheck", RANKS, options);
             selfcheck.awaitConnected();
             selfcheck.work();
             final String folder = job.checkpoint().get("folder").asText();
