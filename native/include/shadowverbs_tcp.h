@@ -137,8 +137,10 @@ struct sv_tcp_event {
 
 /* One for the process. A bit is set by who posts and taken by the engine. */
 struct sv_tcp_doorbell {
-	uint32_t sleeping;		/* (E) wake_fd is to be written after a bit was set */
+	uint32_t sleeping;		/* set by (E), taken by (P) who then writes to wake_fd, after a bit was set */
 	int32_t wake_fd;		/* (E) an eventfd */
+	uint32_t waiting;		/* (P) threads that sleep in a poll until something completes */
+	uint32_t completions;		/* (E) a futex: counts up when something has and one is waiting */
 	uint64_t due[SV_TCP_BELLS / 64];
 };
 

@@ -17,6 +17,8 @@ int sv_tcp_post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_r
 int sv_tcp_bind_mw(struct ibv_qp *v, struct ibv_mw *mw, struct ibv_mw_bind *bind);
 int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc);
 int sv_tcp_req_notify_cq(struct ibv_cq *v, int solicited_only);
+/* A poll's first look at a CQ. Who looks at an empty one many times in a row sleeps for a moment. */
+bool sv_tcp_cq_empty(struct sv_tcp_cq *cq);
 /* Of who polls and who resizes a CQ; held for a few instructions. */
 void sv_tcp_cq_lock(struct sv_tcp_cq *cq);
 void sv_tcp_cq_unlock(struct sv_tcp_cq *cq);

@@ -28,6 +28,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
+	if (sv_tcp_cq_empty(cq_of(ex)))
+		return ENOENT;
 	sv_tcp_cq_lock(cq_of(ex));
 	err = take(cq_of(ex));
 	if (err)

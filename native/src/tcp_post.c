@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ib2tcp's side of the application: requests into the rings, completions out of them. No system call but a wake-up. */
+/*
+ * ib2tcp's side of the application: requests into the rings, completions out of them. Two system calls, and only where
+ * there is nothing else to do: a post wakes the engine when it sleeps, and a poll that has found nothing many times in a
+ * row sleeps for a moment, for on a host with few processors the engine, or the peer, needs this one.
+ */
+#include "futex.h"
 #include "tcp.h"
+#include "thread.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #define OPCODES_ATOMIC (1u << IBV_WR_ATOMIC_CMP_AND_SWP | 1u << IBV_WR_ATOMIC_FETCH_AND_ADD)
@@ -10,8 +15,9 @@
 #define OPCODES_LOCAL (1u << IBV_WR_BIND_MW | 1u << IBV_WR_LOCAL_INV)
 #define WINDOW_ACCESS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC | \
 		       IBV_ACCESS_ZERO_BASED)
-/* Polls that find nothing before the CPU is offered to others: the engine may be waiting for it. */
+/* Polls in a row that find nothing before one sleeps, and for how long at most: completions end it. */
 #define IDLE_POLLS 64
+#define IDLE_NS 50000
 
 static struct sv_tcp_doorbell doorbell;
 
@@ -26,7 +32,9 @@ static void ring_bell(uint32_t bell)
 	uint64_t one = 1;
 
 	__atomic_or_fetch(&doorbell.due[bell / 64], 1ull << bell % 64, __ATOMIC_SEQ_CST);
-	if (unlikely(__atomic_load_n(&doorbell.sleeping, __ATOMIC_SEQ_CST))) {
+	/* Of many posts before the engine has woken up the first one wakes it. */
+	if (unlikely(__atomic_load_n(&doorbell.sleeping, __ATOMIC_SEQ_CST)) &&
+	    __atomic_exchange_n(&doorbell.sleeping, 0, __ATOMIC_SEQ_CST)) {
 		int saved = errno;
 
 		(void)!write(sv_load(&doorbell.wake_fd), &one, sizeof(one));
@@ -212,8 +220,8 @@ void sv_tcp_fail(struct ibv_qp *v)
 
 void sv_tcp_cq_lock(struct sv_tcp_cq *cq)
 {
-	while (unlikely(__atomic_exchange_n(&cq->lock, 1, __ATOMIC_ACQUIRE)))
-		sched_yield();
+	for (unsigned tries = 1; unlikely(__atomic_exchange_n(&cq->lock, 1, __ATOMIC_ACQUIRE)); tries++)
+		sv_spin_turn(tries);
 }
 
 void sv_tcp_cq_unlock(struct sv_tcp_cq *cq)
@@ -221,18 +229,42 @@ void sv_tcp_cq_unlock(struct sv_tcp_cq *cq)
 	sv_store_release(&cq->lock, 0);
 }
 
+/*
+ * Sleeps until something completes, in whichever queue: a program may poll several in turn. The count of sleepers is
+ * fenced before the last look, and the engine looks at it after it has put a completion in.
+ */
+static void rest(const struct sv_tcp_cq *cq)
+{
+	uint32_t seen = __atomic_load_n(&doorbell.completions, __ATOMIC_SEQ_CST);
+
+	__atomic_fetch_add(&doorbell.waiting, 1, __ATOMIC_SEQ_CST);
+	if (sv_load_acquire(&cq->tail) == cq->head)
+		sv_futex_wait(&doorbell.completions, seen, IDLE_NS);
+	__atomic_fetch_sub(&doorbell.waiting, 1, __ATOMIC_SEQ_CST);
+}
+
+bool sv_tcp_cq_empty(struct sv_tcp_cq *cq)
+{
+	if (cq->head == sv_load_acquire(&cq->tail)) {
+		if (++cq->idle < IDLE_POLLS)
+			return true;
+		rest(cq);
+		return cq->head == sv_load_acquire(&cq->tail);
+	}
+	cq->idle = 0;
+	return false;
+}
+
 int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc)
 {
 	struct sv_tcp_cq *cq = sv_container_of(v, struct sv_tcp_cq, v);
-	uint32_t head = cq->head, tail = sv_load_acquire(&cq->tail);
+	uint32_t head, tail;
 	int given = 0;
 
-	if (head == tail) {
-		if (++cq->idle >= IDLE_POLLS)
-			sched_yield();
+	if (sv_tcp_cq_empty(cq))
 		return 0;
-	}
-	cq->idle = 0;
+	head = cq->head;
+	tail = sv_load_acquire(&cq->tail);
 	sv_tcp_cq_lock(cq);
 	while (given < count && head != tail)
 		wc[given++] = ((const struct ibv_wc *)cq->entries)[head++ & cq->mask];

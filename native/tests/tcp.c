@@ -3,8 +3,11 @@
 #include "test.h"
 
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 
 #include "shadowverbs_tcp.h"
 
@@ -118,7 +121,7 @@ static void test_a_full_queue_refuses_and_names_the_request(void)
 	free(w);
 }
 
-static void test_a_sleeping_engine_is_woken_once_a_post(void)
+static void test_a_sleeping_engine_is_woken_once(void)
 {
 	struct world *w = make_world();
 	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND }, *bad;
@@ -131,7 +134,9 @@ static void test_a_sleeping_engine_is_woken_once_a_post(void)
 	CHECK(read(fd, &count, sizeof(count)) < 0);
 	sv_tcp_doorbell()->sleeping = 1;
 	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
 	CHECK_EQUAL(read(fd, &count, sizeof(count)), sizeof(count));
+	CHECK_EQUAL(count, 1);
 	/* A receive concerns the engine only when it has asked for it. */
 	memset(sv_tcp_doorbell()->due, 0, sizeof(sv_tcp_doorbell()->due));
 	CHECK_EQUAL(w->context.ops.post_recv(&w->qp.v, &recv, &bad_recv), 0);
@@ -317,13 +322,42 @@ static void test_a_queue_pair_that_is_to_fail_tells_the_engine(void)
 	free(w);
 }
 
+static void *complete(void *of)
+{
+	struct world *w = of;
+
+	while (!__atomic_load_n(&sv_tcp_doorbell()->waiting, __ATOMIC_SEQ_CST))
+		usleep(10);
+	__atomic_store_n(&w->cq.tail, w->cq.tail + 1, __ATOMIC_SEQ_CST);
+	__atomic_fetch_add(&sv_tcp_doorbell()->completions, 1, __ATOMIC_SEQ_CST);
+	syscall(SYS_futex, &sv_tcp_doorbell()->completions, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	return NULL;
+}
+
+static void test_who_polls_in_vain_rests_until_something_completes(void)
+{
+	struct world *w = make_world();
+	pthread_t engine;
+	struct ibv_wc wc;
+	int polls = 0;
+
+	CHECK_EQUAL(pthread_create(&engine, NULL, complete, w), 0);
+	while (!w->context.ops.poll_cq(&w->cq.v, 1, &wc))
+		polls++;
+	CHECK(polls >= 63);
+	pthread_join(engine, NULL);
+	CHECK_EQUAL(sv_tcp_doorbell()->waiting, 0);
+	free(w);
+}
+
 int main(void)
 {
+	RUN(test_who_polls_in_vain_rests_until_something_completes);
 	RUN(test_a_queue_pair_that_is_to_fail_tells_the_engine);
 	RUN(test_a_request_is_written_whole);
 	RUN(test_inline_payload_is_captured);
 	RUN(test_a_full_queue_refuses_and_names_the_request);
-	RUN(test_a_sleeping_engine_is_woken_once_a_post);
+	RUN(test_a_sleeping_engine_is_woken_once);
 	RUN(test_a_datagram_carries_its_address);
 	RUN(test_changes_of_windows_are_requests);
 	RUN(test_a_shared_receive_queue_takes_so_many);

@@ -29,15 +29,17 @@ final class CompletionQueue {
     final long address;
     final Events channel;
     final Events async;
+    private final Waiters waiters;
     int users;
     private int tail;
     private boolean overrun;
 
     /** @param channel null when there is none */
-    CompletionQueue(final long address, final Events channel, final Events async) {
+    CompletionQueue(final long address, final Events channel, final Events async, final Waiters waiters) {
         this.address = address;
         this.channel = channel;
         this.async = async;
+        this.waiters = waiters;
     }
 
     private static long wallclock() {
@@ -75,6 +77,7 @@ final class CompletionQueue {
         Memory.u8(wc + Layouts.WC_SL, completion.serviceLevel);
         // The index before the look at `armed`: who arms afterwards will find the completion by polling.
         Memory.volatileSet(address + Layouts.CQ_TAIL, ++tail);
+        waiters.completed();
         final int armed = Memory.volatileGet(address + Layouts.CQ_ARMED);
         if (armed != 0 && channel != null && (armed == ARMED_ANY || completion.solicited || completion.status != SUCCESS)
                 && Memory.compareAndSet(address + Layouts.CQ_ARMED, armed, 0)) {

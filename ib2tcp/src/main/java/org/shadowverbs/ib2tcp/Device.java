@@ -137,6 +137,7 @@ abstract class Device {
 
     /** A queue pair ends: its memory is out of every link after this. */
     final void forget(final QueuePair qp) {
+        qp.responder.settle();
         for (int i = 0; i < links.size(); i++) {
             final Link link = links.get(i);
             link.inbound.forget(qp);

@@ -7,6 +7,8 @@ import org.shadowverbs.bindings.tcp.sv_tcp_doorbell;
 public interface Host {
     long BELL_SLEEPING = sv_tcp_doorbell.sleeping$offset();
     long BELL_WAKE_FD = sv_tcp_doorbell.wake_fd$offset();
+    long BELL_WAITING = sv_tcp_doorbell.waiting$offset();
+    long BELL_COMPLETIONS = sv_tcp_doorbell.completions$offset();
     long BELL_DUE = sv_tcp_doorbell.due$offset();
 
     /** Address of the struct sv_tcp_doorbell. */

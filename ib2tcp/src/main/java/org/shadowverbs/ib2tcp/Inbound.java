@@ -9,6 +9,8 @@ final class Inbound {
     static final int STAGING = 128 << 10;
     /** A payload of which so much is missing is read into place. */
     private static final int DIRECT = 4 << 10;
+    /** What is read behind such a payload: the next header, and no more of its payload than is cheap to copy. */
+    private static final int BEHIND = 4 << 10;
 
     /** Where the payload of the frame goes. */
     final Vectors target;
@@ -66,14 +68,14 @@ final class Inbound {
         return start == end && owner != null && payload >= DIRECT;
     }
 
-    /** Adds the staging buffer to the target for one readv; to be followed by {@link #readDirectly}. */
+    /** Adds some of the staging buffer to the target for one readv; to be followed by {@link #readDirectly}. */
     void openTarget() {
-        target.add(staging, STAGING);
+        target.add(staging, BEHIND);
     }
 
     /** @param bytes that readv gave, 0 when none */
     void readDirectly(final long bytes) throws ProtocolException {
-        target.dropLast(STAGING);
+        target.dropLast(BEHIND);
         final int placed = (int) Math.min(bytes, payload);
         target.advance(placed);
         payload -= placed;

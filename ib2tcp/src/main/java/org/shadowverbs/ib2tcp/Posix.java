@@ -45,6 +45,8 @@ final class Posix {
     private static final int EPOLL_CTL_MOD = 3;
     private static final int MS_ASYNC = 1;
     private static final int SOCKADDR_SIZE = 16;
+    private static final long FUTEX = "amd64".equals(System.getProperty("os.arch")) ? 202 : 98;
+    private static final int FUTEX_WAKE_PRIVATE = 129;
     private static final int SIOCGIFCONF = 0x8912;
     /** struct ifreq: a name of 16 bytes, then a socket address. */
     private static final int IFREQ_SIZE = 40;
@@ -62,6 +64,8 @@ final class Posix {
     private static final MemorySegment WRITEV = f("writev");
     private static final MemorySegment EPOLL_WAIT = f("epoll_wait");
     private static final MemorySegment MSYNC = f("msync");
+    private static final MemorySegment SYSCALL = f("syscall");
+    private static final MemorySegment SCHED_YIELD = f("sched_yield");
 
     /** errno of this object's last call; a Posix belongs to one thread. */
     private final MemorySegment errno = Arena.global().allocate(4, 4);
@@ -168,6 +172,15 @@ final class Posix {
         Memory.i32(scratch, events);
         Memory.i64(scratch + EPOLL_DATA, data);
         check(call(f("epoll_ctl"), epoll, operation, fd, scratch, 0), "watch a descriptor");
+    }
+
+    /** Wakes all that sleep on that word of this process. */
+    void futexWake(final long word) {
+        call(SYSCALL, FUTEX, word, FUTEX_WAKE_PRIVATE, Integer.MAX_VALUE, 0);
+    }
+
+    void yield() {
+        call(SCHED_YIELD, 0);
     }
 
     int epollWait(final int epoll, final long events, final int max, final int millis) {

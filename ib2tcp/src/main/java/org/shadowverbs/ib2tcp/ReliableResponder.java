@@ -240,6 +240,14 @@ final class ReliableResponder extends Responder {
     }
 
     @Override
+    void settle() {
+        if (ackDue && link != null) {
+            ackDue = false;
+            link.nak(Strays.POSITIVE, qp.peerNumber, qp.number, seen, attempt);
+        }
+    }
+
+    @Override
     void receivePosted() {
         if (qp.receives.arrived() && refused && link != null) {
             readyDue = true;

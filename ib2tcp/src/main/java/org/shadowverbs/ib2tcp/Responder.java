@@ -24,6 +24,11 @@ abstract class Responder extends Sender {
     /** The payload of a frame is in place. */
     abstract void placed(long header);
 
+    /** The queue pair is about to end: what its owner has seen of the peer's requests is still acknowledged. */
+    void settle() {
+        // Only a reliable connection acknowledges.
+    }
+
     /** A receive has been posted that may have been waited for. */
     void receivePosted() {
         // Only a reliable connection waits.

@@ -4,10 +4,13 @@ package org.shadowverbs.ib2tcp;
 import java.util.Arrays;
 
 /**
- * Negative acknowledgements that no queue pair is there to send. Of one attempt of a peer's queue pair the first counts:
- * what comes after it is of no more interest.
+ * Acknowledgements that no queue pair is there to send: negative ones, and those of a queue pair that has ended after its
+ * owner had seen what is acknowledged. Of one attempt of a peer's queue pair the first negative one counts: what comes after
+ * it is of no more interest, and it acknowledges what was before it.
  */
 final class Strays extends Sender {
+    /** In place of the code of a negative one. */
+    static final int POSITIVE = -1;
     private static final int FIELDS = 5;
 
     private int[] fields = new int[4 * FIELDS];
@@ -23,7 +26,7 @@ final class Strays extends Sender {
                 fields = Arrays.copyOf(fields, at * 2);
             }
             count++;
-        } else if (fields[at + 4] == attempt) {
+        } else if (fields[at + 4] == attempt && (fields[at] != POSITIVE || code == POSITIVE)) {
             return;
         }
         fields[at] = code;
@@ -37,8 +40,9 @@ final class Strays extends Sender {
     boolean fill(final Batch batch) {
         if (count > 0) {
             final int at = --count * FIELDS;
-            Frame.start(batch.header(), Frame.NAK, fields[at], fields[at + 4], fields[at + 1], fields[at + 2],
-                    fields[at + 3]);
+            final boolean positive = fields[at] == POSITIVE;
+            Frame.start(batch.header(), positive ? Frame.ACK : Frame.NAK, positive ? 0 : fields[at], fields[at + 4],
+                    fields[at + 1], fields[at + 2], fields[at + 3]);
         }
         return count > 0;
     }

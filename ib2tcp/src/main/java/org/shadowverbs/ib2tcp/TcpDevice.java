@@ -23,6 +23,7 @@ final class TcpDevice extends Device implements Runnable {
     final long prefix = Address.PREFIX;
     final long id;
     final Handshake handshake;
+    final Waiters waiters;
     private final Host host;
     private final int listener;
     private final int epoll;
@@ -55,6 +56,7 @@ final class TcpDevice extends Device implements Runnable {
         events = posix.allocate((long) EVENTS * Posix.EPOLL_EVENT_SIZE);
         counter = posix.allocate(8);
         bell = host.doorbell();
+        waiters = new Waiters(posix, bell);
         posix.epollAdd(epoll, listener, Posix.EPOLLIN, LISTENER);
         posix.epollAdd(epoll, wake, Posix.EPOLLIN, WAKE);
         Memory.volatileSet(bell + Host.BELL_WAKE_FD, wake);
@@ -114,6 +116,7 @@ final class TcpDevice extends Device implements Runnable {
                 if (!timers.isEmpty()) {
                     timers.run(now());
                 }
+                waiters.wake();
                 flush();
                 int timeout = 0;
                 final boolean sleeps = !worked && dirty.isEmpty() && now() - busyUntil >= 0;
@@ -133,6 +136,7 @@ final class TcpDevice extends Device implements Runnable {
                 for (int i = 0; i < n; i++) {
                     worked |= handle(events + (long) i * Posix.EPOLL_EVENT_SIZE);
                 }
+                waiters.wake();
                 if (unsettled > 0) {
                     expire();
                 }
@@ -140,6 +144,7 @@ final class TcpDevice extends Device implements Runnable {
                     busyUntil = now() + spinNanos;
                 }
             }
+            flush();
         } catch (Throwable t) {
             failure = t;
             host.say("the TCP device has failed: " + t);
@@ -261,7 +266,8 @@ final class TcpDevice extends Device implements Runnable {
         dirty.add(link);
     }
 
-    private void flush() {
+    /** Writes what is to be said, as far as the connections take it. */
+    void flush() {
         for (int n = dirty.size(); n > 0; n--) {
             final TcpLink link = dirty.removeFirst();
             link.dirty = false;

@@ -262,6 +262,19 @@ public final class TcpVerbs {
         }
     }
 
+    /** The process is about to end: of what it has seen its peers hear. */
+    public void settle() {
+        synchronized (this) {
+            if (device == null) {
+                return;
+            }
+        }
+        call("settle", () -> {
+            device.flush();
+            return 0;
+        });
+    }
+
     /** Programs close a device with objects left; a kernel ends them then, and the file is closed all the same. */
     private void destroyWhatIsLeft(final long context) {
         left(pairs, context).forEach(this::destroyQp);
@@ -580,7 +593,8 @@ public final class TcpVerbs {
                 Memory.i64(address + Layouts.CQ_STAMPS, posix.allocate(size * Layouts.STAMP_SIZE));
                 host.cqExInit(address, fields);
             }
-            queues.put(address, new CompletionQueue(address, on == null ? null : on.events, of.async));
+            queues.put(address, new CompletionQueue(address, on == null ? null : on.events, of.async,
+                    device.waiters));
             of.users++;
             if (on != null) {
                 on.users++;

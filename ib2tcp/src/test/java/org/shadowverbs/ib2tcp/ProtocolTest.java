@@ -237,6 +237,21 @@ class ProtocolTest {
         assertEquals(CompletionQueue.WR_FLUSH_ERR, word(p.a.poll(), Layouts.WC_STATUS));
     }
 
+    /** Programs end as soon as they have seen the last message: its sender is to hear that it has arrived. */
+    @Test
+    void whatAQueuePairHasTakenIsAcknowledgedThoughItEnds() throws ProtocolException {
+        for (int length = 1; length <= 100; length++) {
+            final Pair p = new Pair(7);
+            p.b.receive(p.qb, 3, p.far, 100, p.rkey);
+            p.post(Frame.SEND, length, 0, 0, p.lkey);
+            while (p.b.poll() == 0) {
+                p.network.step();
+            }
+            p.b.remove(p.b.queuePair(SimulatedDevice.number(p.qb)));
+            assertEquals(CompletionQueue.SUCCESS, p.status());
+        }
+    }
+
     @Test
     void aQueuePairToItself() throws ProtocolException {
         final SimulatedNetwork network = network(3);

@@ -32,7 +32,7 @@ final class SimulatedDevice extends Device {
         cq = posix.allocate(Layouts.CQ_SIZE);
         Memory.i32(cq + Layouts.CQ_MASK, CQE - 1);
         Memory.i64(cq + Layouts.CQ_ENTRIES, posix.allocate(CQE * Layouts.WC_SIZE));
-        queue = new CompletionQueue(cq, null, async);
+        queue = new CompletionQueue(cq, null, async, new Waiters(posix, 0));
         queues.put(cq, queue);
     }
 

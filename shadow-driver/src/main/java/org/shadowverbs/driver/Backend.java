@@ -30,6 +30,11 @@ interface Backend {
         // An HCA has no use for it.
     }
 
+    /** The process is about to end. */
+    default void settle() {
+        // An HCA does what it has to do by itself.
+    }
+
     /** The devices of this host, as of now; valid until the next call. */
     long[] devices();
 

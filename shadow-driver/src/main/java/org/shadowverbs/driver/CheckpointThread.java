@@ -198,6 +198,7 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
     /** The process ends normally: leaves word of its queue pairs, whose peers may live on. */
     @Override
     public void exit(final int status) {
+        backend.settle();
         final RankLink current = link;
         if (current == null) {
             return;

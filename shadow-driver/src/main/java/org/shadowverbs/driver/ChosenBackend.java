@@ -43,6 +43,11 @@ final class ChosenBackend implements Backend {
         chosen.secret(now);
     }
 
+    @Override
+    public void settle() {
+        chosen.settle();
+    }
+
     /** At the start the library has read the same environment. */
     private void select(final boolean tcp) {
         if (chosen != null) {

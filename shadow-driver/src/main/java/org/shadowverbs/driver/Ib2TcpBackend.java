@@ -70,6 +70,11 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
+    public void settle() {
+        err(verbs::settle);
+    }
+
+    @Override
     public void secret(final String secret) {
         if (!secret.isEmpty()) {
             verbs.secret(secret);

@@ -17,6 +17,8 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  * struct sv_tcp_doorbell {
  *     uint32_t sleeping;
  *     int32_t wake_fd;
+ *     uint32_t waiting;
+ *     uint32_t completions;
  *     uint64_t due[1024];
  * }
  * }
@@ -30,6 +32,8 @@ public class sv_tcp_doorbell {
     private static final GroupLayout $LAYOUT = MemoryLayout.structLayout(
         shadowverbs_tcp_h.C_INT.withName("sleeping"),
         shadowverbs_tcp_h.C_INT.withName("wake_fd"),
+        shadowverbs_tcp_h.C_INT.withName("waiting"),
+        shadowverbs_tcp_h.C_INT.withName("completions"),
         MemoryLayout.sequenceLayout(1024, shadowverbs_tcp_h.C_LONG).withName("due")
     ).withName("sv_tcp_doorbell");
 
@@ -126,6 +130,94 @@ public class sv_tcp_doorbell {
      */
     public static void wake_fd(MemorySegment struct, int fieldValue) {
         struct.set(wake_fd$LAYOUT, wake_fd$OFFSET, fieldValue);
+    }
+
+    private static final OfInt waiting$LAYOUT = (OfInt)$LAYOUT.select(groupElement("waiting"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t waiting
+     * }
+     */
+    public static final OfInt waiting$layout() {
+        return waiting$LAYOUT;
+    }
+
+    private static final long waiting$OFFSET = $LAYOUT.byteOffset(groupElement("waiting"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t waiting
+     * }
+     */
+    public static final long waiting$offset() {
+        return waiting$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t waiting
+     * }
+     */
+    public static int waiting(MemorySegment struct) {
+        return struct.get(waiting$LAYOUT, waiting$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t waiting
+     * }
+     */
+    public static void waiting(MemorySegment struct, int fieldValue) {
+        struct.set(waiting$LAYOUT, waiting$OFFSET, fieldValue);
+    }
+
+    private static final OfInt completions$LAYOUT = (OfInt)$LAYOUT.select(groupElement("completions"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t completions
+     * }
+     */
+    public static final OfInt completions$layout() {
+        return completions$LAYOUT;
+    }
+
+    private static final long completions$OFFSET = $LAYOUT.byteOffset(groupElement("completions"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t completions
+     * }
+     */
+    public static final long completions$offset() {
+        return completions$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t completions
+     * }
+     */
+    public static int completions(MemorySegment struct) {
+        return struct.get(completions$LAYOUT, completions$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t completions
+     * }
+     */
+    public static void completions(MemorySegment struct, int fieldValue) {
+        struct.set(completions$LAYOUT, completions$OFFSET, fieldValue);
     }
 
     private static final SequenceLayout due$LAYOUT = (SequenceLayout)$LAYOUT.select(groupElement("due"));
