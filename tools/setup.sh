@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# usage: tools/setup.sh [build|run|test|guest...]      build and run when none is named
+# usage: tools/setup.sh [build|run|test|bench|guest...]      build and run when none is named
 #
 # Installs what is missing on a Debian machine, from where its apt is configured to get packages: as root, or by sudo
 # where that asks for no password. What is there already, however it got there, is left alone.
@@ -26,6 +26,8 @@ for_run="
 	unshare:util-linux
 	patchelf:patchelf
 	/usr/share/keyrings/debian-archive-keyring.gpg:debian-archive-keyring"
+for_bench="
+	iperf3:iperf3"
 for_test="
 	ip:iproute2
 	gdb:gdb"
@@ -98,8 +100,9 @@ for purpose; do
 	build) install_missing $for_build && "$tools/jdk.sh" >/dev/null || status=1 ;;
 	run) install_missing $for_run && "$tools/criu.sh" || status=1 ;;
 	test) install_missing $for_test || status=1 ;;
+	bench) install_missing $for_bench || status=1 ;;
 	guest) install_missing $(grep -v '^#' "$tools/../test-fabric/guest/packages") || status=1 ;;
-	*) echo "usage: $0 [build|run|test|guest...]" >&2; exit 2 ;;
+	*) echo "usage: $0 [build|run|test|bench|guest...]" >&2; exit 2 ;;
 	esac
 done
 exit $status

@@ -5,13 +5,14 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Stream;
 
-/** {@code shadowverbs bench [--json]}: what the preload adds to the data path, and what its JVM costs. */
+/** {@code shadowverbs bench [--ib2tcp] [--json]}: what the preload adds to the data path, and what its JVM costs. */
 public final class Bench {
     private static final int PAIRS = 25;
     /** Long enough for a rank's link to its agent to be there when its memory is read. */
@@ -28,12 +29,14 @@ public final class Bench {
     }
 
     public static void main(final String[] arguments) {
-        final boolean json = JsonOption.parse("bench", arguments);
+        final List<String> others = new ArrayList<>(List.of(arguments));
+        final boolean tcp = others.remove("--ib2tcp");
+        final boolean json = JsonOption.parse("bench", others.toArray(new String[0]));
         final AtomicBoolean done = new AtomicBoolean();
         Runtime.getRuntime().addShutdownHook(cleanup(Thread.currentThread(), done));
         int status = 1;
         try {
-            status = new Bench(json).run();
+            status = tcp ? TcpBench.run(json) : new Bench(json).run();
         } catch (BenchException | IOException e) {
             System.err.println("bench: " + e.getMessage());
         } catch (InterruptedException e) {
@@ -65,7 +68,7 @@ public final class Bench {
         }
         final Path work = Files.createTempDirectory("shadowverbs-bench");
         try {
-            final BenchRuns runs = new BenchRuns(Path.of(home), work, lastProcessor());
+            final BenchRuns runs = new BenchRuns(Path.of(home), work, Processors.last());
             runs.requireParts();
             try (BenchJob job = BenchJob.start(runs)) {
                 runs.learnEnvironment(job.port());
@@ -176,31 +179,13 @@ public final class Bench {
         return command;
     }
 
-    /** The last one that this process may use: the first often serves interrupts. */
-    private static int lastProcessor() throws BenchException, IOException {
-        for (final String line : Files.readAllLines(Path.of("/proc/self/status"))) {
-            if (line.startsWith("Cpus_allowed_list:")) {
-                return Integer.parseInt(line.substring(line.length() - trailingDigits(line)));
-            }
-        }
-        throw new BenchException("no Cpus_allowed_list in /proc/self/status");
-    }
-
-    private static int trailingDigits(final String line) {
-        int count = 0;
-        while (Character.isDigit(line.charAt(line.length() - 1 - count))) {
-            count++;
-        }
-        return count;
-    }
-
     private void say(final String what) {
         if (!json) {
             System.err.println("bench: " + what);
         }
     }
 
-    private static void delete(final Path folder) throws IOException {
+    static void delete(final Path folder) throws IOException {
         final List<Path> all;
         try (Stream<Path> paths = Files.walk(folder)) {
             all = paths.sorted(Comparator.reverseOrder()).toList();

@@ -11,7 +11,7 @@ import java.util.Map;
 
 /** How {@code dataplane} is run, natively and under the preload: both on the software HCA's null mode. */
 final class BenchRuns {
-    private static final Duration RUN_DEADLINE = Duration.ofSeconds(60);
+    static final Duration RUN_DEADLINE = Duration.ofSeconds(60);
     private static final Duration COMMAND_DEADLINE = Duration.ofSeconds(90);
 
     private final Path home;
@@ -50,27 +50,38 @@ final class BenchRuns {
     }
 
     /**
-     * Takes the environment that {@code launch} gives a program. The runs then start without {@code launch}, so that
-     * each costs a JVM less; they have no agent, and need none.
+     * Takes the environment that {@code launch} gives a program on the software HCA.
      *
      * @param port the coordinator's
      */
     void learnEnvironment(final int port) throws BenchException, InterruptedException {
-        final String output = command("launch of env", List.of("launch", "-h", "127.0.0.1", "-p", Integer.toString(port),
-                "--test-fabric", "--", "/usr/bin/env", "-0"));
-        preloadedEnvironment = new HashMap<>(nativeEnvironment);
+        preloadedEnvironment = environmentOfLaunch(port, "--test-fabric");
+    }
+
+    /**
+     * The environment that {@code launch} gives a program. Runs then start without {@code launch}, so that each costs a
+     * JVM less; they have no agent, and need none.
+     */
+    Map<String, String> environmentOfLaunch(final int port, final String... options)
+            throws BenchException, InterruptedException {
+        final List<String> command = new ArrayList<>(List.of("launch", "-h", "127.0.0.1", "-p", Integer.toString(port)));
+        command.addAll(List.of(options));
+        command.addAll(List.of("--", "/usr/bin/env", "-0"));
+        final String output = command("launch of env", command);
+        final Map<String, String> launched = new HashMap<>(nativeEnvironment);
         for (final String variable : output.split("\0")) {
             final int end = variable.indexOf('=');
             if (end > 0) {
-                preloadedEnvironment.put(variable.substring(0, end), variable.substring(end + 1));
+                launched.put(variable.substring(0, end), variable.substring(end + 1));
             }
         }
-        preloadedEnvironment.remove("SHADOWVERBS_AGENT");
-        preloadedEnvironment.remove("SHADOWVERBS_TREE");
-        if (!preloadedEnvironment.getOrDefault("LD_PRELOAD", "").contains("libshadowverbs.so")) {
+        launched.remove("SHADOWVERBS_AGENT");
+        launched.remove("SHADOWVERBS_TREE");
+        if (!launched.getOrDefault("LD_PRELOAD", "").contains("libshadowverbs.so")) {
             throw new BenchException("launch did not preload libshadowverbs.so; LD_PRELOAD is \""
-                    + preloadedEnvironment.get("LD_PRELOAD") + "\"");
+                    + launched.get("LD_PRELOAD") + "\"");
         }
+        return launched;
     }
 
     /** One native run; the values that it printed. */
@@ -124,6 +135,11 @@ final class BenchRuns {
         command.add(home.resolve("bin/shadowverbs").toString());
         command.addAll(arguments);
         return BenchProcess.start(work, what, nativeEnvironment, command);
+    }
+
+    /** The path of one of the fabric's own programs. */
+    String program(final String name) {
+        return home.resolve("programs").resolve(name).toString();
     }
 
     Path work() {

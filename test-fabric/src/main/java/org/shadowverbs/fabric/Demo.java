@@ -7,8 +7,6 @@ import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.io.IOException;
 import java.io.PrintStream;
-import java.net.InetAddress;
-import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -123,11 +121,12 @@ public final class Demo {
     /** However fast or crowded this machine is, the programs are not to end before they are killed: the HCA is slow. */
     private static List<Running> launchPingPong(final Job job, final int iterations)
             throws IOException, InterruptedException {
-        final String port = Integer.toString(freePort());
+        final int free = LocalPort.free();
+        final String port = Integer.toString(free);
         final String[] server = {"ibv_rc_pingpong", "-c", "-n", Integer.toString(iterations), "-p", port};
         final String[] client = Stream.concat(Stream.of(server), Stream.of("127.0.0.1")).toArray(String[]::new);
         final Running first = job.launch("server", server);
-        job.await("the server to listen", () -> listens(port), first);
+        job.await("the server to listen", () -> LocalPort.listens(free), first);
         final Running second = job.launch("client", client);
         job.awaitRanks(2);
         job.await("traffic", () -> first.processorSeconds() + second.processorSeconds() > 2, first, second);
@@ -204,29 +203,6 @@ public final class Demo {
         result.put("restart_ms", millis);
         say(String.format(Locale.ROOT, "restarted in %.0f ms %s", millis, where));
         return restart;
-    }
-
-    private static boolean listens(final String port) {
-        final String suffix = String.format(":%04X", Integer.parseInt(port));
-        try {
-            for (final String table : List.of("/proc/net/tcp", "/proc/net/tcp6")) {
-                for (final String line : Files.readAllLines(Path.of(table))) {
-                    final String[] fields = line.strip().split("\\s+");
-                    if (fields[1].endsWith(suffix) && "0A".equals(fields[3])) {
-                        return true;
-                    }
-                }
-            }
-        } catch (IOException e) {
-            return false;
-        }
-        return false;
-    }
-
-    private static int freePort() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return socket.getLocalPort();
-        }
     }
 
     private void say(final String line) {

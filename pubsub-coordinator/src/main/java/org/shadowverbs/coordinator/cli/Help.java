@@ -99,8 +99,9 @@ final class Help {
                 Shows checkpoint, kill and restart of verbs programs on the software HCA, and from there over TCP.
                 """);
         TEXTS.put("bench", """
-                usage: shadowverbs bench [--json]
-                Measures what the preload adds to each operation.
+                usage: shadowverbs bench [--ib2tcp] [--json]
+                Measures what the preload adds to each operation; with --ib2tcp verbs over TCP beside plain sockets
+                (iperf3 for throughput) and UCX over TCP.
                 """);
     }
 
