@@ -51,7 +51,7 @@ final class PairSystemTest {
         try (Job job = Distribution.start()) {
             job.backend(first);
             final String[] cases = {"memory-window --mode type-2", "memory-window --mode type-1",
-                "memory-window --mode invalid", "rnr-wait --mode infinite --signaled", "no-remote-write --mode blocked",
+                "memory-window --mode invalid", "unreliable --mode uc", "unreliable --mode ud",
                 "extended-cq --mode timestamps"};
             restart(job, second, cases);
         }
