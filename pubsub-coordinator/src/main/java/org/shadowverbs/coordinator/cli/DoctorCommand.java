@@ -143,7 +143,7 @@ final class DoctorCommand {
             }
         }
         add("devices", !devices.isEmpty(), "warning", devices.isEmpty() ? "no RDMA device"
-                : String.join(", ", devices), "use launch --test-fabric, or load the driver of the HCA");
+                : String.join(", ", devices), "load the driver of the HCA; without, launch runs programs over TCP");
     }
 
     private void security() {
