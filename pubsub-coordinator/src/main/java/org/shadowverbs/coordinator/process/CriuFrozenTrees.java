@@ -12,12 +12,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 
 /** Trees that stand still in control groups of ours, and how CRIU dumps them. */
 final class CriuFrozenTrees implements FrozenTrees {
-    private static final AtomicLong SEQUENCE = new AtomicLong();
     private static final Duration KILL_TIMEOUT = Duration.ofSeconds(20);
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final int SIGKILL = 9;
@@ -66,9 +64,7 @@ final class CriuFrozenTrees implements FrozenTrees {
         List<ProcessTree> trees = ProcessTree.of(request.roots());
         final Map<String, Freezer.Group> byName = new LinkedHashMap<>();
         for (final ProcessTree tree : trees) {
-            final Freezer.Group group = freezer.group(
-                    tree.top().pid(),
-                    "shadowverbs-" + ProcessHandle.current().pid() + "-" + SEQUENCE.incrementAndGet());
+            final Freezer.Group group = freezer.group(tree.top().pid());
             byName.put(tree.name(), group);
             groups.put(tree, group);
         }

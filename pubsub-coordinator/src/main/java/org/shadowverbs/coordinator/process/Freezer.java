@@ -154,9 +154,12 @@ final class Freezer {
         }
     }
 
-    /** Makes a group for the tree below a process, beside which it stays. */
-    Group group(final long pid, final String name) throws IOException {
-        return new Group(Files.createDirectory(current(pid).resolve(name)));
+    /**
+     * Makes a group for the tree below a process, beside which it stays. Its name has a random part: pids say nothing of
+     * who is in another pid namespace, and one that was killed leaves its groups behind.
+     */
+    Group group(final long pid) throws IOException {
+        return new Group(Files.createTempDirectory(current(pid), "shadowverbs-"));
     }
 
     /** The shell command that thaws the groups given as its arguments. */
@@ -168,9 +171,7 @@ final class Freezer {
 
     private boolean works() {
         try {
-            final Path trial = current(ProcessHandle.current().pid())
-                    .resolve("shadowverbs-trial-" + ProcessHandle.current().pid());
-            Files.createDirectory(trial);
+            final Path trial = Files.createTempDirectory(current(ProcessHandle.current().pid()), "shadowverbs-trial-");
             final boolean exists = Files.exists(trial.resolve(unified ? "cgroup.freeze" : "freezer.state"));
             Files.delete(trial);
             return exists;
