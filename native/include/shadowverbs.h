@@ -74,6 +74,8 @@ enum sv_op {
 	SV_OP_CREATE_AH,		/* pd, attr * -> ah */
 	SV_OP_DESTROY_AH,		/* ah */
 	SV_OP_CREATE_SRQ_EX,		/* context, struct ibv_srq_init_attr_ex * -> srq */
+	SV_OP_OPEN_XRCD,		/* context, struct ibv_xrcd_init_attr * -> xrcd */
+	SV_OP_CLOSE_XRCD,		/* xrcd */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
 	SV_OP_COUNT
 };
@@ -139,7 +141,7 @@ void sv_gate_open(void);
  * SHADOWVERBS_IDS=scrambled, constants that are the same in every rank. Set once, before the first object is created.
  */
 struct sv_masks {
-	uint32_t qp_num;		/* 24 bits */
+	uint32_t qp_num;		/* 24 bits; of the numbers of XRC SRQs, too */
 	uint32_t key;			/* lkey and rkey */
 	uint16_t lid;
 	uint16_t reserved;
@@ -157,7 +159,7 @@ void sv_keymap_free(struct sv_keymap *map);
 /*
  * Likewise of 64-bit ids, none of them 0. For address handles: virtual QP number -> index of a real handle << 32 | real QP
  * number. For senders: 1 << 40 | real lid << 24 | real QP number (0: any other of that port) -> virtual lid << 24 | virtual
- * QP number.
+ * QP number. For XRC: virtual SRQ number -> real one.
  */
 struct sv_idmap;
 struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint32_t count);
@@ -248,10 +250,19 @@ struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd);
 int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map);
 void sv_ah_free(struct ibv_ah *vah);
 
+/* XRC domains. The descriptor (-1: none) says whether two of a context are one: the domain's number is then the same. */
+struct ibv_xrcd *sv_xrcd_alloc(struct ibv_context *vcontext, int fd);
+uint32_t sv_xrcd_domain(struct ibv_xrcd *vxrcd);
+void sv_xrcd_bind(struct ibv_xrcd *vxrcd, struct ibv_xrcd *real);
+void sv_xrcd_free(struct ibv_xrcd *vxrcd);
+
 struct sv_srq_spec {
 	void *srq_context;			/* the application's */
 	uint32_t max_wr;			/* what the application sees, as is max_sge */
 	uint32_t max_sge;
+	struct ibv_xrcd *xrcd;			/* virtual; NULL: not of XRC, as is cq */
+	struct ibv_cq *cq;
+	uint32_t vnumber;			/* of an SRQ of XRC */
 };
 struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd);
 int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec);
@@ -259,8 +270,9 @@ void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real);
 void sv_srq_free(struct ibv_srq *vsrq);
 
 struct sv_qp_spec {
-	struct ibv_cq *send_cq;			/* virtual */
-	struct ibv_cq *recv_cq;			/* virtual */
+	struct ibv_cq *send_cq;			/* virtual; NULL of an XRC receive QP */
+	struct ibv_cq *recv_cq;			/* virtual; NULL of XRC */
+	struct ibv_xrcd *xrcd;			/* virtual; of an XRC receive QP */
 	struct ibv_srq *srq;			/* virtual, or NULL */
 	void *qp_context;			/* the application's */
 	struct ibv_qp_cap cap;			/* what the application sees: the real max_send_wr less one (the marker's) */
@@ -270,7 +282,8 @@ struct sv_qp_spec {
 	uint32_t extended;			/* 1: ibv_qp_to_qp_ex works on it */
 	uint64_t send_ops_flags;		/* of an extended QP */
 };
-struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd);
+/* vpd: NULL of an XRC receive QP */
+struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd);
 int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec);
 int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real);
 /* Tells C the QP's new state after a successful modify. RESET empties logs, counters and its virtual completions. */
@@ -279,6 +292,8 @@ void sv_qp_state(struct ibv_qp *vqp, int state);
 void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid);
 /* Exceptions of the peer's rkeys, or NULL. [gate closed], or before the QP's RTR */
 void sv_qp_set_rkeys(struct ibv_qp *vqp, const struct sv_keymap *map);
+/* Of an XRC send QP: exceptions of the peer's SRQ numbers, or NULL. [gate closed], or before the QP's RTR */
+void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map);
 /* Also removes the QP's completions from its virtual completion queues. */
 void sv_qp_free(struct ibv_qp *vqp);
 
@@ -300,6 +315,11 @@ struct ibv_mw *sv_real_alloc_mw(struct ibv_pd *real, uint32_t type);
 int sv_real_dealloc_mw(struct ibv_mw *real);
 struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_init_attr_ex *attr);
 int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr);
+struct ibv_xrcd *sv_real_open_xrcd(struct ibv_context *real, struct ibv_xrcd_init_attr *attr);
+int sv_real_close_xrcd(struct ibv_xrcd *real);
+struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr);
+int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number);
+struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr);
 
 /* ---- Drain [gate closed] ------------------------------------------------------------------------------------ */
 
@@ -346,7 +366,7 @@ struct sv_sent {
 	uint32_t opcode;		/* enum ibv_wr_opcode */
 	uint32_t signaled;
 	uint32_t ordinal;		/* among the posted consumers, from 1; 0: not a consumer */
-	uint32_t reserved;
+	uint32_t srq;			/* of XRC: the number of the SRQ that it is for */
 };
 /* EINVAL: position is not in [retired, posted). */
 int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent);

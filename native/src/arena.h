@@ -23,6 +23,7 @@ enum sv_kind {
 	SV_KIND_MW,
 	SV_KIND_TD,
 	SV_KIND_AH,
+	SV_KIND_XRCD,
 	SV_KIND_COUNT
 };
 

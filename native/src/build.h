@@ -249,7 +249,7 @@ static SV_ALWAYS_INLINE int sv_log_recv(struct sv_qp *qp, const struct ibv_recv_
 	struct sv_recv_entry *entry;
 
 	if (unlikely(outstanding >= rq->max_wr))
-		return qp->srq ? EINVAL : ENOMEM;
+		return qp->srq || qp->v.qp_type > IBV_QPT_UD ? EINVAL : ENOMEM;
 	if (!outstanding)
 		rq->base = rq->posted;
 	entry = sv_recv_entry(qp, rq->posted);

@@ -7,6 +7,7 @@
 #include "real.h"
 #include "say.h"
 #include "window.h"
+#include "xrc.h"
 
 /* ---- The operations that inline functions reach through a context ---------------------------------------------- */
 
@@ -89,6 +90,9 @@ const struct verbs_context sv_verbs_template = {
 	.free_dm = sv_free_dm,
 	.reg_dm_mr = sv_reg_dm_mr,
 	.create_srq_ex = create_srq_ex,
+	.get_srq_num = sv_get_srq_num,
+	.open_xrcd = sv_open_xrcd,
+	.close_xrcd = sv_close_xrcd,
 	.ABI_placeholder1 = (void (*)(void))refuse_ibv_create_flow,
 	.ABI_placeholder2 = (void (*)(void))refuse_ibv_destroy_flow,
 	.sz = sizeof(struct verbs_context),
@@ -211,6 +215,8 @@ void *sv_real(void *virtual_object)
 		return sv_ah_of(virtual_object)->real;
 	case SV_KIND_SRQ:
 		return sv_srq_of(virtual_object)->real;
+	case SV_KIND_XRCD:
+		return sv_xrcd_of(virtual_object)->real;
 	case SV_KIND_TD:
 	case SV_KIND_COUNT:
 		break;

@@ -4,7 +4,7 @@
  * completion proves, markers, and what becomes of errors. When and in what order is the driver's business.
  */
 #include "build.h"
-#include "datagram.h"
+#include "target.h"
 #include "drain.h"
 #include "kept.h"
 #include "landing.h"
@@ -190,7 +190,7 @@ int sv_keep_own(const struct ibv_wc *wc)
 
 		if (!SV_ID_SAME_QUEUE(id, srq->id | internal))
 			return 0;
-		sv_landing_completed(&srq->landings, sv_qp_by_number(srq->v.context, wc->qp_num), wc);
+		sv_landing_completed(sv_qp_by_number(srq->v.context, wc->qp_num), srq, wc);
 		return 1;
 	}
 	if (!SV_ID_SAME_QUEUE(id, qp->sq.id | internal))
@@ -200,7 +200,7 @@ int sv_keep_own(const struct ibv_wc *wc)
 	else if (SV_ID_SLOT(id) == SV_INTERNAL_BIND)
 		qp->rebind = wc->status == IBV_WC_SUCCESS ? 2 : 3;
 	else
-		sv_landing_completed(&qp->landings, qp, wc);
+		sv_landing_completed(qp, NULL, wc);
 	return 1;
 }
 
@@ -281,7 +281,7 @@ void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark)
 	bookmark->marker = qp->marker;
 	bookmark->landings = qp->landings.count;
 	bookmark->flushed = qp->recv_held;
-	bookmark->shared = qp->srq != NULL;
+	bookmark->shared = qp->srq || sv_is_xrc_receiver(qp);
 	bookmark->last_receive = sv_load_acquire(&qp->last_receive);
 }
 
@@ -298,6 +298,8 @@ int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent)
 	sent->opcode = entry->opcode;
 	sent->signaled = sv_signaled(qp, entry);
 	sent->ordinal = entry->ordinal;
+	if (qp->v.qp_type == IBV_QPT_XRC_SEND)
+		sent->srq = sv_logged_srq(entry);
 	return 0;
 }
 
@@ -366,11 +368,12 @@ int sv_qp_post_marker(struct ibv_qp *vqp)
 
 	if (qp->marker == 1)
 		return EBUSY;
-	/* The QP is in error, so that it goes nowhere; but providers look at the handle. */
-	if (sv_is_datagram(qp)) {
+	/* To where the last request goes: of datagrams, whose QP is in error, because providers look at the handle. */
+	if (sv_names_target(qp)) {
 		if (sv_send_retired(qp) == qp->sq.posted)
 			return EINVAL;
-		marker.opcode = IBV_WR_SEND;
+		if (sv_is_datagram(qp))
+			marker.opcode = IBV_WR_SEND;
 		sv_aim(qp, ((uint32_t)qp->sq.posted - 1 - qp->sq.base) & qp->sq.mask, &marker);
 	}
 	err = sv_context_of(vqp->context)->post_send(qp->sq.real, &marker, &bad);
@@ -412,8 +415,7 @@ int sv_qp_errors_withdraw(struct ibv_qp *vqp)
 		raise_to(&qp->send_retired, qp->send_error_at);
 	if (qp->recv_error)
 		raise_to(&qp->recv_retired, qp->recv_error_at);
-	sv_kept_purge_held(sv_cq_of(vqp->send_cq), qp);
-	sv_kept_purge_held(sv_cq_of(vqp->recv_cq), qp);
+	sv_qp_each_cq(qp, sv_kept_purge_held);
 	qp->send_error = qp->recv_error = 0;
 	qp->recv_held = 0;
 	/* An event of the checkpoint's making, too. */
@@ -431,7 +433,6 @@ static void settle_all(struct sv_cq *cq, const struct sv_qp *qp)
 
 int sv_qp_errors_deliver(struct ibv_qp *vqp)
 {
-	settle_all(sv_cq_of(vqp->send_cq), sv_qp_of(vqp));
-	settle_all(sv_cq_of(vqp->recv_cq), sv_qp_of(vqp));
+	sv_qp_each_cq(sv_qp_of(vqp), settle_all);
 	return 0;
 }

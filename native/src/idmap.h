@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An immutable hash table of 64-bit ids, for datagrams: where one goes, and whom one came from. */
+/* An immutable hash table of 64-bit ids, for requests that say where they go, and for whom a datagram came from. */
 #ifndef SV_IDMAP_H
 #define SV_IDMAP_H
 

@@ -60,6 +60,17 @@ static void purge(struct sv_cq *cq, const struct sv_qp *qp, bool only_held)
 	free_if_empty(cq);
 }
 
+void sv_kept_purge_srq(struct sv_cq *cq, const struct sv_srq *srq)
+{
+	uint32_t to = cq->head;
+
+	for (uint32_t from = cq->head; from != cq->tail; from++)
+		if (cq->kept[from].queue != SV_QUEUE_SHARED || cq->kept[from].srq != SV_ID_INDEX(srq->id))
+			cq->kept[to++] = cq->kept[from];
+	cq->tail = to;
+	free_if_empty(cq);
+}
+
 void sv_kept_purge(struct sv_cq *cq, const struct sv_qp *qp)
 {
 	purge(cq, qp, false);

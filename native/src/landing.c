@@ -5,6 +5,7 @@
 #include "kept.h"
 #include "real.h"
 #include "say.h"
+#include "xrc.h"
 
 static void append(struct sv_landing_list *list, struct sv_landing *landing)
 {
@@ -109,8 +110,9 @@ int sv_srq_post_landing(struct ibv_srq *vsrq, uint64_t length)
 		      sv_context_of(vsrq->context)->post_srq_recv(srq->real, &request, &bad));
 }
 
-void sv_landing_completed(struct sv_landings *landings, struct sv_qp *qp, const struct ibv_wc *wc)
+void sv_landing_completed(struct sv_qp *qp, struct sv_srq *srq, const struct ibv_wc *wc)
 {
+	struct sv_landings *landings = srq ? &srq->landings : &qp->landings;
 	struct sv_landing *landing = take_first(&landings->awaited);
 
 	if (!landing)
@@ -127,8 +129,8 @@ void sv_landing_completed(struct sv_landings *landings, struct sv_qp *qp, const 
 	sv_translate_invalidation(qp, &landing->wc);
 	qp->landed_total++;
 	append(&landings->landed, landing);
-	if (qp->srq)
-		qp->srq->landed = 1;
+	if (srq)
+		srq->landed = 1;
 	else
 		qp->rq.landed = 1;
 }
@@ -201,7 +203,7 @@ int sv_landing_fill(struct sv_qp *qp, uint64_t position, struct sv_thread *self)
 int sv_landing_fill_shared(struct sv_srq *srq, uint32_t slot, struct sv_thread *self)
 {
 	struct sv_landing *landing = srq->landings.landed.first;
-	struct sv_cq *cq = sv_cq_of(landing->qp->v.recv_cq);
+	struct sv_cq *cq = sv_shared_cq(srq, landing->qp);
 	struct ibv_wc wc = landing->wc;
 	int err = begin_fill(cq, self);
 

@@ -8,8 +8,8 @@
 
 #include "objects.h"
 
-/* One of our receives has completed, with a message for that QP; wc as the real queue gave it. */
-void sv_landing_completed(struct sv_landings *landings, struct sv_qp *qp, const struct ibv_wc *wc);
+/* One of our receives of a QP, or of an SRQ with a message for that QP, has completed; wc as the real queue gave it. */
+void sv_landing_completed(struct sv_qp *qp, struct sv_srq *srq, const struct ibv_wc *wc);
 /*
  * Fills the request just logged, at `position`, with the first landed message: its completion goes to the virtual
  * completion queue. The receive queue's lock must be held.

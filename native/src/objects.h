@@ -223,6 +223,10 @@ struct sv_srq {
 	struct ibv_srq v;
 	char zeros[SV_ZEROS];
 	uint32_t returned;		/* the stack of who polls; whoever posts takes all of it */
+	/* Of XRC. */
+	const struct sv_xrcd *xrcd;
+	struct sv_cq *cq;
+	uint32_t number;		/* virtual */
 	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t stride;
@@ -231,6 +235,8 @@ struct sv_srq {
 	struct sv_landings landings;
 	uint32_t events_reported;
 	uint32_t ending;
+	uint32_t in_verb;		/* as a QP's */
+	uint32_t free_asked;
 } __attribute__((aligned(64)));
 
 /* Of a UD QP: the completion says whom it came from. */
@@ -273,7 +279,7 @@ struct sv_qp {
 	uint64_t shared_received;	/* messages for which the SRQ had a receive */
 	uint32_t real_num;		/* of the real QP, in the table of numbers; 0: not there */
 	uint32_t last_receive;		/* as in struct sv_bookmark */
-	uint32_t datagrams;		/* of UD: what sq.max_wr is of the others */
+	uint32_t targeted;		/* of UD and XRC: what sq.max_wr is of the others */
 	uint64_t recv_held;		/* held errors of the receive queue */
 	uint16_t opened;
 	uint32_t events_reported;
@@ -282,7 +288,8 @@ struct sv_qp {
 	uint32_t in_verb;
 	uint32_t reset_asked;
 	uint32_t free_asked;
-	char spread[16];		/* makes the size an odd number of pairs */
+	struct sv_xrc *xrc;		/* NULL: not of XRC */
+	char spread[8];			/* makes the size an odd number of pairs */
 } __attribute__((aligned(128)));
 
 _Static_assert(sizeof(struct sv_send_queue) == 64, "one cache line");
@@ -351,8 +358,13 @@ void sv_async_forget_last_receive(struct sv_qp *qp);
 void sv_await_acks(const char *verb, pthread_mutex_t *mutex, pthread_cond_t *cond, const uint32_t *completed,
 		   const uint32_t *reported);
 
-/* qp.c: forgets all requests and their completions; the caller holds the locks, or the gate is closed. */
-void sv_qp_empty(struct sv_qp *qp);
+/*
+ * qp.c: forgets all requests and their completions; the caller holds the locks, or the gate is closed. Of an XRC receive QP
+ * it takes them itself, for the thread `self` if that is not NULL.
+ */
+void sv_qp_empty(struct sv_qp *qp, struct sv_thread *self);
+/* Visits all completion queues that completions of a QP may be in. */
+void sv_qp_each_cq(const struct sv_qp *qp, void (*visit)(struct sv_cq *cq, const struct sv_qp *qp));
 
 /* domain.c */
 struct ibv_td *sv_alloc_td(struct ibv_context *context, struct ibv_td_init_attr *attr);

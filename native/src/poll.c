@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Polling: kept completions first, then the real queue's, translated in place. */
 #include "build.h"
-#include "datagram.h"
+#include "target.h"
 #include "drain.h"
 #include "kept.h"
 #include "qp_numbers.h"
@@ -22,8 +22,12 @@ static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
 	if (unlikely(!qp))
 		return false;
 	wc->qp_num = qp->v.qp_num;
-	wc->src_qp = qp->rq.peer_qp_num;
-	wc->slid = qp->rq.peer_lid;
+	if (unlikely(qp->rq.peer_qp_num == SV_PEER_ANY)) {
+		sv_translate_source(qp, wc);
+	} else {
+		wc->src_qp = qp->rq.peer_qp_num;
+		wc->slid = qp->rq.peer_lid;
+	}
 	if (likely(wc->status == IBV_WC_SUCCESS)) {
 		qp->shared_received++;
 		sv_translate_invalidation(qp, wc);

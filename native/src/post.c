@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Posting: a request goes to the log first, for its completion may be polled before the real post returns. */
 #include "build.h"
-#include "datagram.h"
+#include "target.h"
 #include "landing.h"
 #include "post.h"
 
@@ -14,8 +14,8 @@ static SV_NOINLINE int send_chain(struct sv_qp *qp, struct ibv_send_wr *wr, stru
 	struct sv_request_fields fields;
 	int err = 0;
 
-	if (sv_is_datagram(qp))
-		return sv_post_datagrams(qp, wr, bad);
+	if (sv_names_target(qp))
+		return sv_post_to_target(qp, wr, bad);
 	while (wr && !err) {
 		uint32_t count = 0, done;
 
@@ -63,8 +63,8 @@ static SV_ALWAYS_INLINE int post_send_locked(struct sv_qp *qp, struct ibv_send_w
 			sv_unlog_send(qp, 1);
 	}
 	if (unlikely(err)) {
-		if (sv_is_datagram(qp))
-			return sv_post_datagrams(qp, wr, bad);
+		if (sv_names_target(qp))
+			return sv_post_to_target(qp, wr, bad);
 		*bad = wr;
 	}
 	return err;

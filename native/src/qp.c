@@ -7,6 +7,7 @@
 #include "landing.h"
 #include "qp_numbers.h"
 #include "real.h"
+#include "target.h"
 
 /* Generations go on when a slot is used again, so they cannot live in it. */
 static uint16_t generations[((uintptr_t)1 << SV_REGION_SHIFT) / sizeof(struct sv_qp)];
@@ -22,13 +23,13 @@ static void new_generation(struct sv_qp *qp)
 	qp->rq.id = SV_ID(generation, SV_ID_RECV, index);
 }
 
-struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd)
+struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd)
 {
 	struct sv_qp *qp = sv_slot_alloc(SV_KIND_QP, sizeof(*qp));
 
 	if (!qp)
 		return NULL;
-	qp->v.context = vpd->context;
+	qp->v.context = vcontext;
 	qp->v.pd = vpd;
 	qp->v.handle = sv_slot_index(SV_KIND_QP, sizeof(*qp), qp);
 	pthread_mutex_init(&qp->v.mutex, NULL);
@@ -77,6 +78,7 @@ static void free_queues(struct sv_qp *qp)
 	sv_block_free(qp->recv_side, recv * qp->recv_stride);
 	sv_block_free(qp->send_scratch, scratch_size(qp->cap.max_send_sge));
 	sv_block_free(qp->recv_scratch, scratch_size(qp->cap.max_recv_sge));
+	sv_block_free(qp->xrc, sizeof(*qp->xrc));
 	sv_stage_free(qp);
 }
 
@@ -97,7 +99,8 @@ static int alloc_queues(struct sv_qp *qp)
 	qp->rq.mask = recv - 1;
 	qp->send_stride = stride(qp->cap.max_send_sge, qp->cap.max_inline_data);
 	qp->recv_stride = stride(qp->cap.max_recv_sge, 0);
-	return alloc_some(&qp->sq.log, send_log_size(send)) |
+	return alloc_some(&qp->xrc, qp->v.qp_type > IBV_QPT_UD ? sizeof(*qp->xrc) : 0) |
+	       alloc_some(&qp->sq.log, send_log_size(send)) |
 	       alloc_some(&qp->rq.log, recv * sizeof(*qp->rq.log)) |
 	       alloc_some(&qp->send_side, send * qp->send_stride) |
 	       alloc_some(&qp->recv_side, recv * qp->recv_stride) |
@@ -107,20 +110,37 @@ static int alloc_queues(struct sv_qp *qp)
 
 static void count_on_cqs(struct sv_qp *qp, uint32_t change)
 {
-	sv_add(&sv_cq_of(qp->v.send_cq)->users, change);
-	sv_add(&sv_cq_of(qp->v.recv_cq)->users, change);
+	if (qp->v.send_cq)
+		sv_add(&sv_cq_of(qp->v.send_cq)->users, change);
+	if (qp->v.recv_cq)
+		sv_add(&sv_cq_of(qp->v.recv_cq)->users, change);
+}
+
+/* Whether that type exists, with those objects. */
+static int check_spec(const struct sv_qp_spec *spec)
+{
+	switch (spec->qp_type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		return spec->send_cq && spec->recv_cq && !spec->xrcd ? 0 : EINVAL;
+	case IBV_QPT_XRC_SEND:
+		return spec->send_cq && !spec->recv_cq && !spec->srq && !spec->xrcd ? 0 : EINVAL;
+	case IBV_QPT_XRC_RECV:
+		return spec->xrcd && !spec->send_cq && !spec->recv_cq && !spec->srq ? 0 : EINVAL;
+	default:
+		return EOPNOTSUPP;
+	}
 }
 
 int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);
-	int err;
+	int err = check_spec(spec);
 
-	if (spec->qp_type != IBV_QPT_RC && spec->qp_type != IBV_QPT_UC &&
-	    (spec->qp_type != IBV_QPT_UD || spec->srq))
-		return EOPNOTSUPP;
-	if (spec->cap.max_send_wr > SV_MAX_WR || spec->cap.max_recv_wr > SV_MAX_WR || !spec->send_cq ||
-	    !spec->recv_cq)
+	if (err)
+		return err;
+	if (spec->cap.max_send_wr > SV_MAX_WR || spec->cap.max_recv_wr > SV_MAX_WR)
 		return EINVAL;
 	vqp->qp_context = spec->qp_context;
 	vqp->send_cq = spec->send_cq;
@@ -131,8 +151,10 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	vqp->srq = spec->srq;
 	qp->srq = spec->srq ? sv_srq_of(spec->srq) : NULL;
 	qp->cap = spec->cap;
-	if (qp->srq)
+	if (qp->srq || spec->qp_type > IBV_QPT_UD)
 		qp->cap.max_recv_wr = qp->cap.max_recv_sge = 0;
+	if (spec->xrcd)
+		qp->cap.max_send_wr = qp->cap.max_send_sge = qp->cap.max_inline_data = 0;
 	if (spec->qp_type == IBV_QPT_UD)
 		qp->rq.peer_qp_num = SV_PEER_ANY;
 	qp->sq.max_wr = 0;
@@ -145,6 +167,8 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 		free_queues(qp);
 		return err;
 	}
+	if (spec->xrcd)
+		qp->xrc->xrcd = sv_xrcd_of(spec->xrcd);
 	qp->opened = 1;
 	count_on_cqs(qp, 1);
 	return 0;
@@ -164,14 +188,26 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 	qp->send_error = qp->recv_error = 0;
 	qp->recv_held = 0;
 	sv_store_release(&qp->last_receive, 0);
-	return qp->srq ? sv_qp_numbers_add(qp, real->qp_num) : 0;
+	return qp->srq || sv_is_xrc_receiver(qp) ? sv_qp_numbers_add(qp, real->qp_num) : 0;
 }
 
-void sv_qp_empty(struct sv_qp *qp)
+void sv_qp_each_cq(const struct sv_qp *qp, void (*visit)(struct sv_cq *cq, const struct sv_qp *qp))
+{
+	if (qp->v.send_cq)
+		visit(sv_cq_of(qp->v.send_cq), qp);
+	if (qp->v.recv_cq)
+		visit(sv_cq_of(qp->v.recv_cq), qp);
+	if (sv_is_xrc_receiver(qp))
+		sv_xrc_each_cq(qp, visit);
+}
+
+void sv_qp_empty(struct sv_qp *qp, struct sv_thread *self)
 {
 	sv_windows_forget_queue(qp, true);
-	sv_kept_purge(sv_cq_of(qp->v.send_cq), qp);
-	sv_kept_purge(sv_cq_of(qp->v.recv_cq), qp);
+	if (sv_is_xrc_receiver(qp))
+		sv_xrc_forget_receiver(qp, self);
+	else
+		sv_qp_each_cq(qp, sv_kept_purge);
 	sv_landings_forget(&qp->landings, NULL);
 	qp->rq.landed = 0;
 	if (qp->srq) {
@@ -198,8 +234,8 @@ void sv_qp_state(struct ibv_qp *vqp, int state)
 	struct sv_qp *qp = sv_qp_of(vqp);
 
 	vqp->state = state;
-	if (vqp->qp_type == IBV_QPT_UD)
-		qp->datagrams = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
+	if (sv_names_target(qp))
+		qp->targeted = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
 	else
 		qp->sq.max_wr = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
 	if (state != IBV_QPS_RESET)
@@ -207,7 +243,7 @@ void sv_qp_state(struct ibv_qp *vqp, int state)
 	if (qp->in_verb)
 		qp->reset_asked = 1;
 	else
-		sv_qp_empty(qp);
+		sv_qp_empty(qp, NULL);
 }
 
 void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid)
@@ -227,10 +263,10 @@ void sv_qp_set_rkeys(struct ibv_qp *vqp, const struct sv_keymap *map)
 		sv_store_release(&sv_context_of(vqp->context)->translate, 1);
 }
 
+/* What it held has been forgotten. */
 static void end_qp(struct sv_qp *qp)
 {
 	if (qp->opened) {
-		sv_qp_empty(qp);
 		count_on_cqs(qp, -1);
 		sv_qp_numbers_remove(qp);
 		free_queues(qp);
@@ -243,10 +279,13 @@ void sv_qp_free(struct ibv_qp *vqp)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);
 
-	if (qp->in_verb)
+	if (qp->in_verb) {
 		qp->free_asked = 1;
-	else
-		end_qp(qp);
+		return;
+	}
+	if (qp->opened)
+		sv_qp_empty(qp, NULL);
+	end_qp(qp);
 }
 
 /* ---- Verbs ------------------------------------------------------------------------------------------------------ */
@@ -258,15 +297,44 @@ void sv_qp_free(struct ibv_qp *vqp)
 static void collect_shared(struct sv_qp *qp, struct sv_thread *self)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-	struct sv_cq *cq = sv_cq_of(qp->v.recv_cq);
 
 	if (!qp->rq.real || qp->v.state == IBV_QPS_RESET)
 		return;
 	if (qp->v.state != IBV_QPS_ERR)
 		SV_REAL(ibv_modify_qp)(qp->rq.real, &attr, IBV_QP_STATE);
-	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
-	sv_cq_drain(&cq->v);
-	sv_lock_drop(&cq->lock);
+	if (sv_is_xrc_receiver(qp)) {
+		sv_xrc_collect(qp, self);
+	} else {
+		struct sv_cq *cq = sv_cq_of(qp->v.recv_cq);
+
+		sv_lock_take(&cq->lock, self, SV_HELD_CQ);
+		sv_cq_drain(&cq->v);
+		sv_lock_drop(&cq->lock);
+	}
+}
+
+/* Two CQs, or one, in the order of their addresses, so that two threads cannot wait for each other. */
+static void empty_locked(struct sv_qp *qp, struct sv_thread *self)
+{
+	struct sv_cq *first = sv_cq_of(qp->v.send_cq);
+	struct sv_cq *second = qp->v.recv_cq ? sv_cq_of(qp->v.recv_cq) : first;
+	struct sv_lock *receive = qp->srq ? &qp->srq->lock : &qp->rq.lock;
+
+	if (second < first) {
+		second = first;
+		first = sv_cq_of(qp->v.recv_cq);
+	}
+	sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
+	sv_lock_take_nested(receive, self, SV_HELD_RECV);
+	sv_lock_take_nested(&first->lock, self, SV_HELD_CQ);
+	if (second != first)
+		sv_lock_take_nested(&second->lock, self, SV_HELD_SECOND_CQ);
+	sv_qp_empty(qp, self);
+	if (second != first)
+		sv_lock_drop(&second->lock);
+	sv_lock_drop(&first->lock);
+	sv_lock_drop(receive);
+	sv_lock_drop(&qp->sq.lock);
 }
 
 /*
@@ -277,37 +345,23 @@ static void collect_shared(struct sv_qp *qp, struct sv_thread *self)
 static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, bool ends, unsigned count,
 		     const uint64_t *args)
 {
-	struct sv_cq *first = sv_cq_of(qp->v.send_cq), *second = sv_cq_of(qp->v.recv_cq);
-	struct sv_lock *receive = qp->srq ? &qp->srq->lock : &qp->rq.lock;
 	struct sv_thread *self;
 	int err = sv_driver_start(verb);
 
 	if (err)
 		return err;
 	self = sv_gate_enter(verb);
-	if (ends && qp->srq)
+	if (ends && (qp->srq || sv_is_xrc_receiver(qp)))
 		collect_shared(qp, self);
 	sv_thread_holds_nothing(self);
 	qp->in_verb = 1;
 	err = sv_mailbox_call(op, verb, NULL, count, args, -1);
 	qp->in_verb = 0;
 	if (qp->reset_asked || qp->free_asked) {
-		/* Two CQs in the order of their addresses, so that two threads cannot wait for each other. */
-		if (second < first) {
-			first = second;
-			second = sv_cq_of(qp->v.send_cq);
-		}
-		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
-		sv_lock_take_nested(receive, self, SV_HELD_RECV);
-		sv_lock_take_nested(&first->lock, self, SV_HELD_CQ);
-		if (second != first)
-			sv_lock_take_nested(&second->lock, self, SV_HELD_SECOND_CQ);
-		sv_qp_empty(qp);
-		if (second != first)
-			sv_lock_drop(&second->lock);
-		sv_lock_drop(&first->lock);
-		sv_lock_drop(receive);
-		sv_lock_drop(&qp->sq.lock);
+		if (sv_is_xrc_receiver(qp))
+			sv_qp_empty(qp, self);
+		else
+			empty_locked(qp, self);
 		qp->reset_asked = 0;
 		if (qp->free_asked)
 			end_qp(qp);

@@ -91,6 +91,31 @@ int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
 	return ibv_modify_cq(real, attr);
 }
 
+struct ibv_xrcd *sv_real_open_xrcd(struct ibv_context *real, struct ibv_xrcd_init_attr *attr)
+{
+	return ibv_open_xrcd(real, attr);
+}
+
+int sv_real_close_xrcd(struct ibv_xrcd *real)
+{
+	return ibv_close_xrcd(real);
+}
+
+struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr)
+{
+	return ibv_create_srq_ex(real, attr);
+}
+
+int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number)
+{
+	return ibv_get_srq_num(real, number);
+}
+
+struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr)
+{
+	return ibv_create_qp_ex(real, attr);
+}
+
 struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real)
 {
 	return ibv_alloc_null_mr(real);

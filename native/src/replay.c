@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replay, for the driver, with the gate closed: what took no effect is posted to the real queue again. */
 #include "build.h"
-#include "datagram.h"
+#include "target.h"
 #include "drain.h"
 #include "kept.h"
 
@@ -43,7 +43,7 @@ int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position)
 			continue;
 		}
 		sv_build_send(qp, &fields, &real, fields.num_sge > 1 ? qp->send_scratch : &one);
-		if (sv_is_datagram(qp))
+		if (sv_names_target(qp))
 			sv_aim(qp, fields.slot, &real);
 		err = context->post_send(qp->sq.real, &real, &bad);
 		if (err)
@@ -59,6 +59,9 @@ int sv_qp_fail(struct ibv_qp *vqp)
 	struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
 	uint64_t send = sv_send_retired(qp), recv = sv_recv_retired(qp);
 
+	/* Of XRC: no send queue, or no receive queue. */
+	if (!vqp->send_cq)
+		return 0;
 	if (sv_kept_reserve(send_cq, qp->sq.posted - send))
 		return ENOMEM;
 	sv_windows_forget_queue(qp, false);
@@ -67,6 +70,9 @@ int sv_qp_fail(struct ibv_qp *vqp)
 		wc.status = IBV_WC_WR_FLUSH_ERR;
 	}
 	qp->send_retired = send;
+	sv_kept_remove(send_cq, 0);
+	if (!vqp->recv_cq)
+		return 0;
 	if (sv_kept_reserve(recv_cq, qp->rq.posted - recv))
 		return ENOMEM;
 	wc.status = IBV_WC_WR_FLUSH_ERR;
@@ -75,7 +81,6 @@ int sv_qp_fail(struct ibv_qp *vqp)
 		qp->recv_flushed++;
 	}
 	qp->recv_retired = recv;
-	sv_kept_remove(send_cq, 0);
 	sv_kept_remove(recv_cq, 0);
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include "landing.h"
 #include "real.h"
 #include "shared.h"
+#include "xrc.h"
 
 /* Generations go on when a slot is used again, so they cannot live in it. */
 static uint16_t generations[((uintptr_t)1 << SV_REGION_SHIFT) / sizeof(struct sv_srq)];
@@ -54,7 +55,7 @@ int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
 {
 	struct sv_srq *srq = sv_srq_of(vsrq);
 
-	if (!spec->max_wr || spec->max_wr > SV_MAX_WR)
+	if (!spec->max_wr || spec->max_wr > SV_MAX_WR || !spec->xrcd != !spec->cq)
 		return EINVAL;
 	vsrq->srq_context = spec->srq_context;
 	srq->max_wr = spec->max_wr;
@@ -70,6 +71,12 @@ int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
 	}
 	for (uint32_t slot = srq->max_wr; slot-- > 0;)
 		sv_unlog_shared(srq, slot);
+	if (spec->xrcd) {
+		srq->number = spec->vnumber;
+		srq->cq = sv_cq_of(spec->cq);
+		sv_add(&srq->cq->users, 1);
+		sv_store_release(&srq->xrcd, sv_xrcd_of(spec->xrcd));
+	}
 	return 0;
 }
 
@@ -83,15 +90,25 @@ void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real)
 		new_generation(srq);
 }
 
+static void end_srq(struct sv_srq *srq)
+{
+	if (srq->xrcd)
+		sv_xrc_leave(srq);
+	sv_landings_forget(&srq->landings, NULL);
+	sv_async_forget(sv_context_of(srq->v.context), &srq->v);
+	if (srq->log)
+		free_log(srq);
+	sv_slot_free(SV_KIND_SRQ, sizeof(*srq), srq);
+}
+
 void sv_srq_free(struct ibv_srq *vsrq)
 {
 	struct sv_srq *srq = sv_srq_of(vsrq);
 
-	sv_landings_forget(&srq->landings, NULL);
-	sv_async_forget(sv_context_of(vsrq->context), vsrq);
-	if (srq->log)
-		free_log(srq);
-	sv_slot_free(SV_KIND_SRQ, sizeof(*srq), srq);
+	if (srq->in_verb)
+		srq->free_asked = 1;
+	else
+		end_srq(srq);
 }
 
 void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
@@ -128,6 +145,37 @@ int ibv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr)
 	return SV_CONTROL(SV_OP_QUERY_SRQ, "ibv_query_srq", NULL, SV_POINTER(srq), SV_POINTER(attr));
 }
 
+/*
+ * Queue pairs of its domain may live on: the messages that it holds are counted for them, and go with it. Otherwise as
+ * change_qp in qp.c.
+ */
+static int destroy_xrc(struct sv_srq *srq)
+{
+	const uint64_t args[] = { SV_POINTER(&srq->v) };
+	struct sv_thread *self;
+	int err = sv_driver_start("ibv_destroy_srq");
+
+	if (err)
+		return err;
+	self = sv_gate_enter("ibv_destroy_srq");
+	sv_lock_take(&srq->cq->lock, self, SV_HELD_CQ);
+	sv_cq_drain(&srq->cq->v);
+	sv_lock_drop(&srq->cq->lock);
+	sv_thread_holds_nothing(self);
+	srq->in_verb = 1;
+	err = sv_mailbox_call(SV_OP_DESTROY_SRQ, "ibv_destroy_srq", NULL, 1, args, -1);
+	srq->in_verb = 0;
+	if (srq->free_asked) {
+		sv_lock_take(&srq->cq->lock, self, SV_HELD_CQ);
+		sv_kept_purge_srq(srq->cq, srq);
+		sv_lock_drop(&srq->cq->lock);
+		sv_thread_holds_nothing(self);
+		end_srq(srq);
+	}
+	sv_gate_leave(self);
+	return err;
+}
+
 int ibv_destroy_srq(struct ibv_srq *vsrq)
 {
 	struct sv_srq *srq = sv_srq_of(vsrq);
@@ -141,7 +189,7 @@ int ibv_destroy_srq(struct ibv_srq *vsrq)
 	pthread_mutex_lock(&context->events.mutex);
 	pthread_mutex_unlock(&context->events.mutex);
 	sv_await_acks("ibv_destroy_srq", &vsrq->mutex, &vsrq->cond, &vsrq->events_completed, &srq->events_reported);
-	err = SV_CONTROL(SV_OP_DESTROY_SRQ, "ibv_destroy_srq", NULL, SV_POINTER(vsrq));
+	err = srq->xrcd ? destroy_xrc(srq) : SV_CONTROL(SV_OP_DESTROY_SRQ, "ibv_destroy_srq", NULL, SV_POINTER(vsrq));
 	if (err)
 		sv_store_release(&srq->ending, 0);
 	return err;

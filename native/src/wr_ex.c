@@ -4,7 +4,7 @@
  * the one path that ibv_post_send takes.
  */
 #include "build.h"
-#include "datagram.h"
+#include "target.h"
 #include "post.h"
 #include "say.h"
 
@@ -198,6 +198,11 @@ static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, u
 	wr->wr.ud.remote_qkey = qkey;
 }
 
+static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
+{
+	stage_of(ex)->current->qp_type.xrc.remote_srqn = srqn;
+}
+
 static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
 	const struct ibv_sge sge = { addr, length, lkey };
@@ -205,25 +210,17 @@ static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t
 	set_sge_list(ex, 1, &sge);
 }
 
-/* What belongs to objects that are refused when they are created fails as a whole at ibv_wr_complete. */
-static void unsupported(struct ibv_qp_ex *ex, const char *verb, int *said)
+/* Fails as a whole at ibv_wr_complete. */
+static void send_tso(struct ibv_qp_ex *ex, void *header, uint16_t size, uint16_t mss)
 {
-	sv_refuse(verb, said);
+	static int said;
+
+	(void)header;
+	(void)size;
+	(void)mss;
+	sv_refuse("ibv_wr_send_tso", &said);
 	refuse(stage_of(ex), EOPNOTSUPP);
 }
-
-#define UNSUPPORTED(name, ...)                                  \
-	static void name(struct ibv_qp_ex *ex, __VA_ARGS__)     \
-	{                                                       \
-		static int said;                                \
-								\
-		unsupported(ex, "ibv_wr_" #name, &said);        \
-	}
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-UNSUPPORTED(send_tso, void *header, uint16_t size, uint16_t mss)
-UNSUPPORTED(set_xrc_srqn, uint32_t srqn)
-#pragma GCC diagnostic pop
 
 static void start(struct ibv_qp_ex *ex)
 {
@@ -248,7 +245,7 @@ static int complete(struct ibv_qp_ex *ex)
 		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
 		/* All or nothing. */
 		if ((uint32_t)qp->sq.posted - sv_load_acquire(&qp->sq.credit) + stage->count >
-		    (sv_is_datagram(qp) ? qp->datagrams : qp->sq.max_wr))
+		    (sv_names_target(qp) ? qp->targeted : qp->sq.max_wr))
 			err = sv_no_room(qp);
 		else
 			err = sv_post_send_locked(qp, stage->requests, &bad);

@@ -22,7 +22,7 @@
 #define MAX_OBJECTS 4096
 #define SERVICE_THREADS 3
 
-enum kind { CHANNEL, PD, DM, MR, MW, CQ, SRQ, QP };	/* in the order in which they are made anew */
+enum kind { CHANNEL, PD, DM, MR, MW, CQ, XRCD, SRQ, QP };	/* in the order in which they are made anew */
 
 struct object {
 	enum kind kind;
@@ -30,8 +30,8 @@ struct object {
 	struct ibv_context *context;
 	union {
 		struct { int cqe; struct ibv_comp_channel *channel; uint64_t wc_flags; } cq;
-		struct { struct ibv_qp_init_attr init; int state; } qp;
-		struct { struct ibv_srq_init_attr init; } srq;
+		struct { struct ibv_qp_init_attr init; struct ibv_xrcd *xrcd; int state; } qp;
+		struct { struct ibv_srq_init_attr init; struct ibv_xrcd *xrcd; struct ibv_cq *cq; } srq;
 		struct { int access; enum { MEMORY, NONE, DEVICE } of; struct ibv_dm *dm; uint64_t offset; } mr;
 		uint64_t dm_length;
 	};
@@ -164,11 +164,34 @@ static int open_cq(struct ibv_context *vcontext, const struct sv_cq_spec *spec, 
 	return sv_cq_bind(v, made);
 }
 
-static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool extended, uint64_t *result)
+/* Of XRC with a domain in place of a protection domain. */
+static struct ibv_qp *make_real_qp(struct ibv_qp *v, struct ibv_xrcd *xrcd, const struct ibv_qp_init_attr *init)
 {
-	struct ibv_qp *v = sv_qp_alloc(vpd), *made;
-	struct ibv_qp_init_attr init = *attr;
+	struct ibv_qp_init_attr plain = *init;
+	struct ibv_qp_init_attr_ex attr = {
+		.qp_context = v,
+		.qp_type = IBV_QPT_XRC_RECV,
+		.comp_mask = IBV_QP_INIT_ATTR_XRCD,
+		.xrcd = xrcd ? sv_real(xrcd) : NULL,
+	};
+
+	if (xrcd)
+		return sv_real_create_qp_ex(sv_real(v->context), &attr);
+	plain.qp_context = v;
+	plain.send_cq = sv_real(init->send_cq);
+	plain.recv_cq = init->recv_cq ? sv_real(init->recv_cq) : NULL;
+	plain.srq = init->srq ? sv_real(init->srq) : NULL;
+	plain.cap.max_send_wr++;
+	return real.create_qp(sv_real(v->pd), &plain);
+}
+
+static int open_qp(struct ibv_pd *vpd, struct ibv_xrcd *xrcd, struct ibv_qp_init_attr *attr, bool extended,
+		   uint64_t *result)
+{
+	struct ibv_context *context = vpd ? vpd->context : xrcd->context;
+	struct ibv_qp *v = sv_qp_alloc(context, vpd), *made;
 	struct sv_qp_spec spec = {
+		.xrcd = xrcd,
 		.send_cq = attr->send_cq,
 		.recv_cq = attr->recv_cq,
 		.srq = attr->srq,
@@ -181,17 +204,11 @@ static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool exten
 	struct object *object;
 	int err;
 
-	if (attr->qp_type != IBV_QPT_RC && attr->qp_type != IBV_QPT_UC &&
-	    (attr->qp_type != IBV_QPT_UD || attr->srq)) {
+	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
 		sv_qp_free(v);
 		return EOPNOTSUPP;
 	}
-	init.qp_context = v;
-	init.send_cq = sv_real(attr->send_cq);
-	init.recv_cq = sv_real(attr->recv_cq);
-	init.srq = attr->srq ? sv_real(attr->srq) : NULL;
-	init.cap.max_send_wr++;
-	made = real.create_qp(sv_real(vpd), &init);
+	made = make_real_qp(v, xrcd, attr);
 	spec.vqp_num = made->qp_num ^ masks.qp_num;
 	err = sv_qp_open(v, &spec);
 	if (err)
@@ -199,25 +216,48 @@ static int open_qp(struct ibv_pd *vpd, struct ibv_qp_init_attr *attr, bool exten
 	err = sv_qp_bind(v, made);
 	if (err)
 		return err;
-	object = add(QP, v, vpd->context);
+	object = add(QP, v, context);
 	object->qp.init = *attr;
+	object->qp.xrcd = xrcd;
 	*result = (uintptr_t)v;
 	return 0;
 }
 
-static int open_srq(struct ibv_pd *vpd, struct ibv_srq_init_attr *attr, uint64_t *result)
+static struct ibv_srq *make_real_srq(struct ibv_srq *v, const struct object *object)
 {
-	struct ibv_srq *v = sv_srq_alloc(vpd);
-	struct ibv_srq_init_attr init = *attr;
-	struct sv_srq_spec spec = { attr->srq_context, attr->attr.max_wr, attr->attr.max_sge };
+	struct ibv_srq_init_attr_ex attr = {
+		.srq_context = v,
+		.attr = object->srq.init.attr,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC,
+		.pd = sv_real(v->pd),
+	};
+
+	if (!object->srq.xrcd)
+		return real.create_srq(sv_real(v->pd), (struct ibv_srq_init_attr *)&attr);
+	attr.xrcd = sv_real(object->srq.xrcd);
+	attr.cq = sv_real(object->srq.cq);
+	return sv_real_create_srq_ex(sv_real(v->context), &attr);
+}
+
+static int open_srq(struct ibv_pd *vpd, struct ibv_srq_init_attr *attr, struct ibv_xrcd *xrcd, struct ibv_cq *cq,
+		    uint64_t *result)
+{
+	struct ibv_srq *v = sv_srq_alloc(vpd), *made;
+	const struct object shape = { .srq = { *attr, xrcd, cq } };
+	struct sv_srq_spec spec = { attr->srq_context, attr->attr.max_wr, attr->attr.max_sge, xrcd, cq, 0 };
 	int err;
 
-	init.srq_context = v;
+	made = make_real_srq(v, &shape);
+	if (xrcd)
+		sv_real_get_srq_num(made, &spec.vnumber);
+	spec.vnumber ^= masks.qp_num;
 	err = sv_srq_open(v, &spec);
 	if (err)
 		return err;
-	sv_srq_bind(v, real.create_srq(sv_real(vpd), &init));
-	add(SRQ, v, vpd->context)->srq.init = *attr;
+	sv_srq_bind(v, made);
+	add(SRQ, v, vpd->context)->srq = shape.srq;
 	*result = (uintptr_t)v;
 	return 0;
 }
@@ -381,19 +421,32 @@ static int carry_out(struct sv_request *r)
 		sv_cq_free(first);
 		return err;
 	case SV_OP_CREATE_QP:
-		return open_qp(first, pointer(r->arg[1]), false, &r->result);
+		return open_qp(first, NULL, pointer(r->arg[1]), false, &r->result);
 	case SV_OP_CREATE_QP_EX: {
 		struct ibv_qp_init_attr_ex *attr = pointer(r->arg[1]);
 
-		return open_qp(attr->pd, (struct ibv_qp_init_attr *)attr, true, &r->result);
+		return open_qp(attr->pd, attr->comp_mask & IBV_QP_INIT_ATTR_XRCD ? attr->xrcd : NULL,
+			       (struct ibv_qp_init_attr *)attr, attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+			       &r->result);
 	}
 	case SV_OP_CREATE_SRQ:
-		return open_srq(first, pointer(r->arg[1]), &r->result);
+		return open_srq(first, pointer(r->arg[1]), NULL, NULL, &r->result);
 	case SV_OP_CREATE_SRQ_EX: {
 		struct ibv_srq_init_attr_ex *attr = pointer(r->arg[1]);
 
-		return open_srq(attr->pd, (struct ibv_srq_init_attr *)attr, &r->result);
+		return open_srq(attr->pd, (struct ibv_srq_init_attr *)attr, attr->xrcd, attr->cq, &r->result);
 	}
+	case SV_OP_OPEN_XRCD:
+		v = sv_xrcd_alloc(first, ((struct ibv_xrcd_init_attr *)pointer(r->arg[1]))->fd);
+		sv_xrcd_bind(v, sv_real_open_xrcd(sv_real(first), pointer(r->arg[1])));
+		add(XRCD, v, first);
+		r->result = (uintptr_t)v;
+		return 0;
+	case SV_OP_CLOSE_XRCD:
+		err = sv_real_close_xrcd(sv_real(first));
+		forget(first);
+		sv_xrcd_free(first);
+		return err;
 	case SV_OP_CREATE_AH: {
 		struct ibv_ah *handle = real.create_ah(sv_real(first), pointer(r->arg[1]));
 
@@ -489,6 +542,10 @@ void driver_detach(struct ibv_context *vcontext)
 				real.destroy_qp(made);
 				sv_qp_bind(object->v, NULL);
 				break;
+			case XRCD:
+				sv_xrcd_bind(object->v, NULL);
+				sv_real_close_xrcd(made);
+				break;
 			case SRQ:
 				sv_srq_bind(object->v, NULL);
 				real.destroy_srq(made);
@@ -525,27 +582,18 @@ void driver_detach(struct ibv_context *vcontext)
 	detached_context = vcontext;
 }
 
-static void reattach_srq(struct object *object)
+static void reattach_xrcd(struct object *object)
 {
-	struct ibv_srq *v = object->v;
-	struct ibv_srq_init_attr init = object->srq.init;
+	struct ibv_xrcd_init_attr attr = { .fd = -1 };
 
-	init.srq_context = v;
-	sv_srq_bind(v, real.create_srq(sv_real(v->pd), &init));
+	sv_xrcd_bind(object->v, sv_real_open_xrcd(sv_real(object->context), &attr));
 }
 
 static void reattach_qp(struct object *object)
 {
-	struct ibv_qp *v = object->v;
-	struct ibv_qp_init_attr init = object->qp.init;
+	struct ibv_qp *v = object->v, *made = make_real_qp(v, object->qp.xrcd, &object->qp.init);
 	struct ibv_qp_attr attr = { 0 };
-	struct ibv_qp *made;
 
-	init.qp_context = v;
-	init.send_cq = sv_real(init.send_cq);
-	init.recv_cq = sv_real(init.recv_cq);
-	init.srq = init.srq ? sv_real(init.srq) : NULL;
-	made = real.create_qp(sv_real(v->pd), &init);
 	attr.qp_state = object->qp.state;
 	real.modify_qp(made, &attr, IBV_QP_STATE);
 	if (sv_qp_bind(v, made))
@@ -585,7 +633,10 @@ void driver_reattach(struct ibv_context *vcontext)
 									 object->cq.wc_flags));
 				break;
 			case SRQ:
-				reattach_srq(object);
+				sv_srq_bind(object->v, make_real_srq(object->v, object));
+				break;
+			case XRCD:
+				reattach_xrcd(object);
 				break;
 			case QP:
 				reattach_qp(object);

@@ -25,6 +25,7 @@
 #define SRQ_MAGIC 0x59595959u
 #define MW_MAGIC 0x3b3b3b3bu
 #define AH_MAGIC 0xa4a4a4a4u
+#define XRCD_MAGIC 0x7c7c7c7cu
 
 struct mock_context {
 	unsigned magic;
@@ -41,6 +42,11 @@ struct mock_channel {
 struct mock_pd {
 	unsigned magic;
 	struct ibv_pd v;
+};
+
+struct mock_xrcd {
+	unsigned magic;
+	struct ibv_xrcd v;
 };
 
 struct mock_mw {
@@ -67,7 +73,7 @@ struct mock_ah {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t next_qp_num = 0x100, next_key = 0x1000, next_window = 0x500000;
+static uint32_t next_qp_num = 0x100, next_key = 0x1000, next_window = 0x500000, next_srq_number = 0x700;
 static struct ibv_device device = { .node_type = IBV_NODE_CA, .name = "mock0", .dev_name = "uverbs0" };
 
 #define OBJECT(p, kind, constant)                                                               \
@@ -163,8 +169,8 @@ static void complete_send(struct mock_qp *qp, enum ibv_wc_status status)
 		push(OBJECT(qp->v.send_cq, mock_cq, CQ_MAGIC), &wc);
 }
 
-static void take_receive(struct mock_qp *qp, const struct mock_request *request, enum ibv_wc_status status,
-			 uint32_t byte_len)
+static void take_receive(struct mock_qp *qp, struct ibv_cq *cq, const struct mock_request *request,
+			 enum ibv_wc_status status, uint32_t byte_len)
 {
 	struct ibv_wc wc = {
 		.wr_id = request->recv.wr_id,
@@ -176,12 +182,12 @@ static void take_receive(struct mock_qp *qp, const struct mock_request *request,
 		.slid = 0xbad,
 	};
 
-	push(OBJECT(qp->v.recv_cq, mock_cq, CQ_MAGIC), &wc);
+	push(OBJECT(cq, mock_cq, CQ_MAGIC), &wc);
 }
 
 static void complete_recv(struct mock_qp *qp, enum ibv_wc_status status, uint32_t byte_len)
 {
-	take_receive(qp, &qp->recv.requests[qp->recv.completed++ % MOCK_RING], status, byte_len);
+	take_receive(qp, qp->v.recv_cq, &qp->recv.requests[qp->recv.completed++ % MOCK_RING], status, byte_len);
 }
 
 static void check_permitted(void)
@@ -395,7 +401,7 @@ void mock_complete_shared(struct mock_srq *srq, unsigned number, struct mock_qp 
 			  uint32_t byte_len)
 {
 	pthread_mutex_lock(&lock);
-	take_receive(qp, &srq->recv.requests[number % MOCK_RING], status, byte_len);
+	take_receive(qp, srq->cq ? srq->cq : qp->v.recv_cq, &srq->recv.requests[number % MOCK_RING], status, byte_len);
 	srq->recv.completed++;
 	pthread_mutex_unlock(&lock);
 }
@@ -842,6 +848,52 @@ int ibv_destroy_qp(struct ibv_qp *v)
 	return 0;
 }
 
+static struct ibv_xrcd *open_xrcd(struct ibv_context *v, struct ibv_xrcd_init_attr *attr)
+{
+	struct mock_xrcd *xrcd = make(sizeof(*xrcd), XRCD_MAGIC);
+
+	(void)attr;
+	xrcd->v.context = v;
+	return &xrcd->v;
+}
+
+static int close_xrcd(struct ibv_xrcd *v)
+{
+	end(OBJECT(v, mock_xrcd, XRCD_MAGIC), sizeof(struct mock_xrcd));
+	return 0;
+}
+
+static struct ibv_srq *create_srq_ex(struct ibv_context *v, struct ibv_srq_init_attr_ex *attr)
+{
+	struct ibv_srq *srq = ibv_create_srq(attr->pd, (struct ibv_srq_init_attr *)attr);
+
+	(void)v;
+	OBJECT(attr->xrcd, mock_xrcd, XRCD_MAGIC);
+	OBJECT(attr->cq, mock_cq, CQ_MAGIC);
+	OBJECT(srq, mock_srq, SRQ_MAGIC)->cq = attr->cq;
+	OBJECT(srq, mock_srq, SRQ_MAGIC)->number = next_srq_number++;
+	return srq;
+}
+
+static int get_srq_num(struct ibv_srq *v, uint32_t *number)
+{
+	*number = OBJECT(v, mock_srq, SRQ_MAGIC)->number;
+	return 0;
+}
+
+/* The receive QPs of XRC; the others are made the plain way. */
+static struct ibv_qp *create_qp_ex(struct ibv_context *v, struct ibv_qp_init_attr_ex *attr)
+{
+	struct mock_qp *qp = make(sizeof(*qp), QP_MAGIC);
+
+	OBJECT(attr->xrcd, mock_xrcd, XRCD_MAGIC);
+	qp->v.context = v;
+	qp->v.qp_context = attr->qp_context;
+	qp->v.qp_num = next_qp_num++;
+	qp->v.qp_type = attr->qp_type;
+	return &qp->v;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *v)
 {
 	struct mock_context *context;
@@ -857,6 +909,11 @@ struct ibv_context *ibv_open_device(struct ibv_device *v)
 	context->ex.query_port = query_port;
 	context->ex.create_cq_ex = create_cq_ex;
 	context->ex.modify_cq = modify_cq;
+	context->ex.open_xrcd = open_xrcd;
+	context->ex.close_xrcd = close_xrcd;
+	context->ex.create_srq_ex = create_srq_ex;
+	context->ex.get_srq_num = get_srq_num;
+	context->ex.create_qp_ex = create_qp_ex;
 	context->ex.alloc_null_mr = alloc_null_mr;
 	context->ex.alloc_dm = alloc_dm;
 	context->ex.free_dm = free_dm;

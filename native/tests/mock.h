@@ -71,6 +71,8 @@ struct mock_srq {
 	struct mock_queue recv;
 	uint32_t limit;
 	unsigned users;			/* QPs */
+	struct ibv_cq *cq;		/* of XRC */
+	uint32_t number;
 };
 
 /* The real objects behind virtual ones, by what sv_real says. */

@@ -9,15 +9,18 @@ import java.util.List;
  * destination stands for, and which remote keys hold there. Immutable; made anew at each REATTACH.
  */
 public final class AddressBook {
-    /** A destination found: its real port, its real queue pair number, and the remote keys that hold there. */
+    /** A destination found: its real port, its real queue pair number, and the SRQ numbers and remote keys that hold there. */
     public static final class Destination {
         public final PortIds port;
         public final int realQpNum;
+        public final ExceptionSet srqNums;
         public final ExceptionSet remoteKeys;
 
-        Destination(final PortIds port, final int realQpNum, final ExceptionSet remoteKeys) {
+        Destination(final PortIds port, final int realQpNum, final ExceptionSet srqNums,
+                final ExceptionSet remoteKeys) {
             this.port = port;
             this.realQpNum = realQpNum;
+            this.srqNums = srqNums;
             this.remoteKeys = remoteKeys;
         }
     }
@@ -42,6 +45,7 @@ public final class AddressBook {
     public Destination find(final int lid, final Gid gid, final int qpNum, final IdMasks masks) {
         PortIds first = null;
         ExceptionSet keys = ExceptionSet.EMPTY;
+        ExceptionSet srqs = ExceptionSet.EMPTY;
         for (final OwnerRecord owner : owners) {
             for (int i = 0; i < owner.contextCount(); i++) {
                 final OwnerRecord.ContextIds context = owner.contextAt(i);
@@ -50,14 +54,16 @@ public final class AddressBook {
                     continue;
                 }
                 if (context.qpNums.containsVirtual(qpNum)) {
-                    return new Destination(port, context.qpNums.realOf(qpNum, 0), context.remoteKeys);
+                    return new Destination(port, context.qpNums.realOf(qpNum, 0), context.srqNums,
+                            context.remoteKeys);
                 }
                 first = first == null ? port : first;
                 keys = keys.union(context.remoteKeys);
+                srqs = srqs.union(context.srqNums);
             }
         }
         // A queue pair made after the REATTACH, of one of the processes behind that address.
-        return first == null ? null : new Destination(first, qpNum ^ masks.qpNum(), keys);
+        return first == null ? null : new Destination(first, qpNum ^ masks.qpNum(), srqs, keys);
     }
 
     /** One of the ports that a virtual address stands for, with the queue pair numbers that are not their own there. */
@@ -102,6 +108,17 @@ public final class AddressBook {
                 if (own.sameDevice(owner.contextAt(i))) {
                     all = all.union(owner.contextAt(i).qpNums);
                 }
+            }
+        }
+        return all;
+    }
+
+    /** SRQ numbers that other processes hold on the same device. */
+    public ExceptionSet srqNumsBeside(final OwnerRecord.ContextIds own) {
+        ExceptionSet all = ExceptionSet.EMPTY;
+        for (final OwnerRecord.ContextIds other : contexts()) {
+            if (own.sameDevice(other)) {
+                all = all.union(other.srqNums);
             }
         }
         return all;

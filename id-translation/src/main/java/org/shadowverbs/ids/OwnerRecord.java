@@ -3,18 +3,22 @@ package org.shadowverbs.ids;
 
 /**
  * What a rank publishes after it has made its real objects anew: for each of its device contexts the addresses of the
- * ports and the exceptions of queue pair numbers and remote keys. Immutable.
+ * ports and the exceptions of queue pair numbers, SRQ numbers and remote keys. Immutable.
  */
 public final class OwnerRecord {
     /** The ids of one open device. */
     public static final class ContextIds {
         private final PortIds[] ports;
         public final ExceptionSet qpNums;
+        /** Numbers of shared receive queues of XRC. */
+        public final ExceptionSet srqNums;
         public final ExceptionSet remoteKeys;
 
-        public ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet remoteKeys) {
+        public ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet srqNums,
+                final ExceptionSet remoteKeys) {
             this.ports = ports.clone();
             this.qpNums = qpNums;
+            this.srqNums = srqNums;
             this.remoteKeys = remoteKeys;
         }
 
@@ -52,7 +56,7 @@ public final class OwnerRecord {
         }
     }
 
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
 
     public final int rank;
     private final ContextIds[] contexts;
@@ -78,6 +82,7 @@ public final class OwnerRecord {
                 port.write(out);
             }
             context.qpNums.write(out);
+            context.srqNums.write(out);
             context.remoteKeys.write(out);
         }
         return out.toByteArray();
@@ -86,13 +91,13 @@ public final class OwnerRecord {
     public static OwnerRecord decode(final byte[] bytes) {
         final RecordReader in = new RecordReader(bytes).version(VERSION);
         final int rank = in.i32();
-        final ContextIds[] contexts = new ContextIds[in.count(12)];
+        final ContextIds[] contexts = new ContextIds[in.count(16)];
         for (int i = 0; i < contexts.length; i++) {
             final PortIds[] ports = new PortIds[in.count(11)];
             for (int k = 0; k < ports.length; k++) {
                 ports[k] = PortIds.read(in);
             }
-            contexts[i] = new ContextIds(ports, ExceptionSet.read(in), ExceptionSet.read(in));
+            contexts[i] = new ContextIds(ports, ExceptionSet.read(in), ExceptionSet.read(in), ExceptionSet.read(in));
         }
         in.end();
         return new OwnerRecord(rank, contexts);

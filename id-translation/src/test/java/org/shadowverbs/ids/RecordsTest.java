@@ -25,7 +25,7 @@ class RecordsTest {
     private static OwnerRecord owner(final int rank, final PortIds port, final ExceptionSet qpNums,
             final ExceptionSet keys) {
         return new OwnerRecord(rank, new OwnerRecord.ContextIds[] {
-            new OwnerRecord.ContextIds(new PortIds[] {port}, qpNums, keys)});
+            new OwnerRecord.ContextIds(new PortIds[] {port}, qpNums, ExceptionSet.EMPTY, keys)});
     }
 
     private static ExceptionSet set(final int virtual, final int real) {

@@ -120,6 +120,17 @@ interface Backend {
 
     int destroyAh(long ah);
 
+    /** @param attr struct ibv_xrcd_init_attr */
+    long openXrcd(long context, MemorySegment attr);
+
+    int closeXrcd(long xrcd);
+
+    /** @param initAttr struct ibv_srq_init_attr_ex; its sizes are updated */
+    long createSrqEx(long context, MemorySegment initAttr);
+
+    /** Of a queue of XRC. */
+    int srqNum(long srq);
+
     /** @param initAttr struct ibv_srq_init_attr; its sizes are updated */
     long createSrq(long pd, MemorySegment initAttr);
 
@@ -131,6 +142,9 @@ interface Backend {
 
     /** @param initAttr struct ibv_qp_init_attr; its cap is updated */
     long createQp(long pd, MemorySegment initAttr);
+
+    /** @param initAttr struct ibv_qp_init_attr_ex; its cap is updated */
+    long createQpEx(long context, MemorySegment initAttr);
 
     int qpNum(long qp);
 

@@ -199,6 +199,11 @@ final class ChosenBackend implements Backend {
     }
 
     @Override
+    public long createQpEx(final long context, final MemorySegment initAttr) {
+        return chosen.createQpEx(context, initAttr);
+    }
+
+    @Override
     public int qpNum(final long qp) {
         return chosen.qpNum(qp);
     }
@@ -267,6 +272,26 @@ final class ChosenBackend implements Backend {
     @Override
     public int mwRkey(final long mw) {
         return chosen.mwRkey(mw);
+    }
+
+    @Override
+    public long openXrcd(final long context, final MemorySegment attr) {
+        return chosen.openXrcd(context, attr);
+    }
+
+    @Override
+    public int closeXrcd(final long xrcd) {
+        return chosen.closeXrcd(xrcd);
+    }
+
+    @Override
+    public long createSrqEx(final long context, final MemorySegment initAttr) {
+        return chosen.createSrqEx(context, initAttr);
+    }
+
+    @Override
+    public int srqNum(final long srq) {
+        return chosen.srqNum(srq);
     }
 
     @Override

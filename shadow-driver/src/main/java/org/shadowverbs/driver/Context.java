@@ -16,6 +16,7 @@ final class Context extends Resource {
     /** Completion vectors of the real device. */
     int completionVectors;
     final IdSpace qpNums;
+    final IdSpace srqNums;
     final IdSpace localKeys;
     final IdSpace remoteKeys;
     /** Addresses of ports 1 to portCount. Null until they are first needed; from REATTACH on kept for good. */
@@ -39,6 +40,7 @@ final class Context extends Resource {
         this.nodeGuid = nodeGuid;
         this.systemImageGuid = systemImageGuid;
         qpNums = new IdSpace(masks.qpNum(), 2);
+        srqNums = new IdSpace(masks.qpNum(), 1);
         localKeys = new IdSpace(masks.key(), 0);
         remoteKeys = new IdSpace(masks.key(), 0);
     }

@@ -82,6 +82,7 @@ final class ContextVerbs {
             context.virtualLinkLayers = other.virtualLinkLayers;
             context.reattached = true;
             context.qpNums.reattached(other.qpNums.own(), other.qpNums.own());
+            context.srqNums.reattached(other.srqNums.own(), other.srqNums.own());
             context.localKeys.reattached(other.localKeys.own(), other.localKeys.own());
             context.remoteKeys.reattached(other.remoteKeys.own(), other.remoteKeys.own());
             return;

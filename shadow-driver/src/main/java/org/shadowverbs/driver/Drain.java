@@ -7,6 +7,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -34,7 +35,9 @@ final class Drain {
     private final MemorySegment bookmark = sv_bookmark.allocate(arena);
     private final MemorySegment sent = sv_sent.allocate(arena);
     private final MemorySegment srqBookmark = sv_srq_mark.allocate(arena);
-    private final Map<Srq, Pool> pools = new LinkedHashMap<Srq, Pool>();
+    /** What the queue pairs with shared receive queues receive from. */
+    private final Map<Connection, Pool> poolOf = new LinkedHashMap<Connection, Pool>();
+    private final Set<Pool> pools = new LinkedHashSet<Pool>();
     private final Map<Cq, Integer> ownRequests = new HashMap<Cq, Integer>();
     /** Something was done, or seen, since the last round. */
     private boolean moved;
@@ -49,10 +52,29 @@ final class Drain {
         this.scope = scope;
         for (final Connection c : connections) {
             c.said = null;
-            if (c.qp.srq != null) {
-                pools.put(c.qp.srq, new Pool());
+            if (c.qp.srq != null || c.qp.xrcd != null) {
+                final Pool pool = pool(c.qp);
+                poolOf.put(c, pool);
+                pools.add(pool);
             }
         }
+    }
+
+    /** That of another queue pair, if they share. */
+    private Pool pool(final Qp qp) {
+        for (final Map.Entry<Connection, Pool> e : poolOf.entrySet()) {
+            final Qp other = e.getKey().qp;
+            if (qp.srq != null ? qp.srq == other.srq : other.xrcd != null && other.xrcd.domain == qp.xrcd.domain) {
+                return e.getValue();
+            }
+        }
+        final Pool pool = new Pool(qp.xrcd != null);
+        for (final Srq srq : model.srqs.inOrder()) {
+            if (qp.receivesFrom(srq)) {
+                pool.queues.add(new Pool.Queue(srq, srq.virtualNumber));
+            }
+        }
+        return pool;
     }
 
     /** One round, with what the peers said in the one before. */
@@ -60,6 +82,7 @@ final class Drain {
         moved = false;
         hear(found);
         emptyCompletionQueues();
+        final boolean quiet = !moved;
         for (final Connection c : connections) {
             c.end.bookmark = read(c.qp);
         }
@@ -73,8 +96,12 @@ final class Drain {
             }
             serve(c);
         }
-        for (final Srq srq : pools.keySet()) {
-            land(srq);
+        for (final Pool pool : pools) {
+            // The completion queues of a domain are emptied one after the other: a message may have been seen in one of
+            // them, and not yet the one before it in another.
+            if (quiet || !pool.numbered) {
+                land(pool);
+            }
         }
     }
 
@@ -130,19 +157,19 @@ final class Drain {
                 return false;
             }
         }
-        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
-            if (!e.getValue().isKnownTo(users(e.getKey()))) {
+        for (final Pool pool : pools) {
+            if (!pool.isKnownTo(users(pool))) {
                 return false;
             }
         }
         return true;
     }
 
-    /** The connected queue pairs on a shared receive queue. */
-    private List<Connection> users(final Srq srq) {
+    /** The connected queue pairs that receive from it. */
+    private List<Connection> users(final Pool pool) {
         final List<Connection> users = new ArrayList<Connection>();
         for (final Connection c : connections) {
-            if (c.qp.srq == srq && c.qp.reliable() && c.pairing == Pairing.CONNECTED) {
+            if (poolOf.get(c) == pool && c.qp.reliable() && c.pairing == Pairing.CONNECTED) {
                 users.add(c);
             }
         }
@@ -150,10 +177,12 @@ final class Drain {
     }
 
     private void readPools() throws Refusal {
-        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
-            library.srqBookmark(e.getKey().virtual, srqBookmark);
-            e.getValue().receives = sv_srq_mark.receives(srqBookmark);
-            e.getValue().landings = sv_srq_mark.landings(srqBookmark);
+        for (final Pool pool : pools) {
+            for (final Pool.Queue queue : pool.queues) {
+                library.srqBookmark(queue.srq.virtual, srqBookmark);
+                queue.receives = sv_srq_mark.receives(srqBookmark);
+                queue.landings = sv_srq_mark.landings(srqBookmark);
+            }
         }
         for (final Connection c : connections) {
             // That all its messages have been counted is told by an event.
@@ -171,8 +200,8 @@ final class Drain {
                 return false;
             }
         }
-        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
-            if (!e.getValue().settled(users(e.getKey()))) {
+        for (final Pool pool : pools) {
+            if (!pool.settled(users(pool))) {
                 return false;
             }
         }
@@ -262,17 +291,23 @@ final class Drain {
                 count(c.qp.receiveCq, c.end.bookmark.landings);
             }
         }
-        for (final Map.Entry<Srq, Pool> e : pools.entrySet()) {
-            // Any of them may get it.
-            for (final Cq cq : e.getValue().landings > 0 ? receiveCqs(e.getKey()) : Set.<Cq>of()) {
-                count(cq, e.getValue().landings);
+        for (final Pool pool : pools) {
+            for (final Pool.Queue queue : pool.queues) {
+                for (final Cq cq : queue.landings > 0 ? receiveCqs(pool, queue) : Set.<Cq>of()) {
+                    count(cq, queue.landings);
+                }
             }
         }
     }
 
-    private Set<Cq> receiveCqs(final Srq srq) {
+    /** Where the completion of a landing may come: of XRC the queue says that, else any of its users may get it. */
+    private Set<Cq> receiveCqs(final Pool pool, final Pool.Queue queue) {
         final Set<Cq> cqs = new HashSet<Cq>();
-        for (final Connection c : users(srq)) {
+        if (queue.srq.cq != null) {
+            cqs.add(queue.srq.cq);
+            return cqs;
+        }
+        for (final Connection c : users(pool)) {
             cqs.add(c.qp.receiveCq);
         }
         return cqs;
@@ -360,22 +395,21 @@ final class Drain {
         }
     }
 
-    /** What the senders to a shared receive queue need. */
-    private void land(final Srq srq) throws Refusal {
-        final Pool pool = pools.get(srq);
-        final List<Connection> users = users(srq);
-        final long length = pool.landing(users);
-        if (length == Pool.NO_LANDING) {
+    /** What the senders to shared receive queues need. */
+    private void land(final Pool pool) throws Refusal {
+        final List<Connection> users = users(pool);
+        final Pool.Landing landing = pool.landing(users);
+        if (landing == null) {
             return;
         }
-        for (final Cq cq : receiveCqs(srq)) {
+        for (final Cq cq : receiveCqs(pool, landing.queue)) {
             if (!takeRoom(cq)) {
                 return;
             }
         }
-        check(users.get(0), "post a landing of " + length + " bytes",
-                library.srqPostLanding(srq.virtual, length));
-        pool.landings++;
+        check(users.get(0), "post a landing of " + landing.length + " bytes",
+                library.srqPostLanding(landing.queue.srq.virtual, landing.length));
+        landing.queue.landings++;
         pool.landingsPosted++;
         moved = true;
     }
@@ -387,7 +421,10 @@ final class Drain {
             int mask = verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_ACCESS_FLAGS();
             ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_RTS());
             ibv_qp_attr.qp_access_flags(attr, c.qp.attributes.accessFlags() | verbs_h.IBV_ACCESS_REMOTE_WRITE());
-            if (c.qp.attributes.state() == verbs_h.IBV_QPS_RTR()) {
+            if (c.qp.attributes.state() == verbs_h.IBV_QPS_RTR() && c.qp.xrcd != null) {
+                mask |= verbs_h.IBV_QP_TIMEOUT() | verbs_h.IBV_QP_SQ_PSN();
+                ibv_qp_attr.timeout(attr, (byte) 14);
+            } else if (c.qp.attributes.state() == verbs_h.IBV_QPS_RTR()) {
                 mask |= verbs_h.IBV_QP_TIMEOUT() | verbs_h.IBV_QP_RETRY_CNT() | verbs_h.IBV_QP_RNR_RETRY()
                         | verbs_h.IBV_QP_SQ_PSN() | verbs_h.IBV_QP_MAX_QP_RD_ATOMIC();
                 ibv_qp_attr.timeout(attr, (byte) 14);
@@ -422,10 +459,10 @@ final class Drain {
 
     private DrainRecord record(final Connection c) {
         final Bookmark b = c.end.bookmark;
-        final Pool pool = c.qp.srq == null ? null : pools.get(c.qp.srq);
+        final Pool pool = poolOf.get(c);
         final boolean lands = c.decision.action == DrainPolicy.Action.ASK_LANDING;
-        return new DrainRecord(b.received, pool == null ? b.receives : pool.receives,
-                pool == null ? b.landings : pool.landings,
+        return new DrainRecord(b.received, pool == null ? b.receives : pool.receives(),
+                pool == null ? b.landings : pool.landings(),
                 c.qp.attributes.state() == verbs_h.IBV_QPS_ERR(), c.end.withdrawn || c.end.failAfterwards,
                 c.end.undecided(), c.decision.action == DrainPolicy.Action.ASK_MARKER, c.granted,
                 c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0, poolRecord(c, pool));
@@ -438,17 +475,20 @@ final class Drain {
         }
         long ordinal = 0;
         long length = 0;
+        int srq = 0;
         if (toShared) {
             final NativeSendLog log = new NativeSendLog(c.qp, c.end);
             final long next = DrainPolicy.next(c.end.bookmark, c.heard.received, log);
             if (next < c.end.bookmark.posted) {
                 ordinal = log.ordinal(next);
                 length = DrainPolicy.messageLength(log, next);
+                srq = log.srq(next);
             }
         }
         return new PoolRecord(pool != null, pool == null ? 0 : pool.landingsPosted,
-                pool != null && pool.settled(users(c.qp.srq)), toShared ? c.heard.pool.landings : 0,
-                c.end.bookmark.consumers, ordinal, length);
+                pool != null && pool.settled(users(pool)), pool == null ? new int[0] : pool.numbers(),
+                pool == null ? new long[0] : pool.free(), toShared ? c.heard.pool.landings : 0,
+                c.end.bookmark.consumers, ordinal, length, srq);
     }
 
     /** The C side's log, one entry at a time. */
@@ -497,6 +537,11 @@ final class Drain {
         @Override
         public long length(final long position) {
             return sv_sent.length(entry(position));
+        }
+
+        @Override
+        public int srq(final long position) {
+            return sv_sent.srq(entry(position));
         }
     }
 }

@@ -22,6 +22,8 @@ package org.shadowverbs.driver;
  * <li>A landing may be taken by a sender that had settled. So it raises the bound of all, they wait again, and nobody is
  * done before all have heard of the last one ({@link Pool}).
  * </ul>
+ * XRC. Each consumer names one of the peer's shared receive queues. The bound is then found by counting: the first of its
+ * consumers beyond {@code r} for which its own queue has no receive left cannot take effect, nor can what is behind it.
  */
 final class DrainPolicy {
     /** {@code enum ibv_wc_status}. */
@@ -96,6 +98,9 @@ final class DrainPolicy {
         long ordinal(long position);
 
         long length(long position);
+
+        /** Of XRC: the number of the shared receive queue that it is for. */
+        int srq(long position);
     }
 
     /** One end, as it knows itself. */
@@ -300,13 +305,12 @@ final class DrainPolicy {
 
     private static Decision decideHealthy(final Bookmark b, final DrainRecord peer, final SendLog log) {
         // The first blocked consumer; nothing from there on can take effect.
-        long end = b.retired;
+        final long end = reach(b, peer, log);
         boolean signaled = false;
         boolean answers = false;
-        while (end < b.posted && log.ordinal(end) <= peer.capacity()) {
-            signaled |= log.signaled(end);
-            answers |= isAnswered(log.opcode(end));
-            end++;
+        for (long p = b.retired; p < end; p++) {
+            signaled |= log.signaled(p);
+            answers |= isAnswered(log.opcode(p));
         }
         if (b.marker == Bookmark.MARKER_POSTED) {
             return Decision.of(Action.WAIT, "the marker");
@@ -336,6 +340,28 @@ final class DrainPolicy {
             return peer.granted ? Decision.of(Action.MARKER, "") : Decision.of(Action.ASK_MARKER, "a marker");
         }
         return new Decision(Action.ASK_LANDING, end, log.ordinal(end), messageLength(log, end), "a landing");
+    }
+
+    /** The position of the first consumer for which the peer has no receive, or that behind the last request. */
+    private static long reach(final Bookmark b, final DrainRecord peer, final SendLog log) {
+        final boolean numbered = peer.pool.numbered();
+        final long[] free = peer.pool.free();
+        long end = b.retired;
+        for (; end < b.posted; end++) {
+            final long ordinal = log.ordinal(end);
+            if (!numbered) {
+                if (ordinal > peer.capacity()) {
+                    break;
+                }
+            } else if (ordinal > peer.received) {
+                // Of those retired that the peer has not counted yet nobody knows the queue: the bound sinks when it has.
+                final int queue = peer.pool.indexOf(log.srq(end));
+                if (queue < 0 || free[queue]-- <= 0) {
+                    break;
+                }
+            }
+        }
+        return end;
     }
 
     private static long lastOrdinal(final long from, final long to, final SendLog log) {

@@ -6,7 +6,7 @@ import org.shadowverbs.ids.RecordWriter;
 
 /** What one end of a connection tells the other in a round of the drain. Immutable. */
 final class DrainRecord {
-    private static final int VERSION = 2;
+    private static final int VERSION = 3;
     private static final int DEAD = 1;
     private static final int WITHDRAWN = 2;
     private static final int WANTS_MARKER = 4;
@@ -61,7 +61,7 @@ final class DrainRecord {
     }
 
     byte[] encode() {
-        final RecordWriter out = new RecordWriter(80).i8(VERSION)
+        final RecordWriter out = new RecordWriter(128).i8(VERSION)
                 .i8((dead ? DEAD : 0) | (withdrawn ? WITHDRAWN : 0) | (wantsMarker ? WANTS_MARKER : 0)
                         | (granted ? GRANTED : 0) | (undecided ? UNDECIDED : 0)
                         | (settled ? SETTLED : 0))

@@ -292,6 +292,30 @@ final class HcaBackend implements Backend {
     }
 
     @Override
+    public long openXrcd(final long context, final MemorySegment attr) {
+        return object(library.realOpenXrcd(context, attr));
+    }
+
+    @Override
+    public int closeXrcd(final long xrcd) {
+        return err(library.realCloseXrcd(xrcd));
+    }
+
+    @Override
+    public long createSrqEx(final long context, final MemorySegment initAttr) {
+        return object(library.realCreateSrqEx(context, initAttr));
+    }
+
+    @Override
+    public int srqNum(final long srq) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment number = arena.allocate(4, 4);
+            ContextVerbs.check(err(library.realGetSrqNum(srq, number)));
+            return number.get(ValueLayout.JAVA_INT, 0);
+        }
+    }
+
+    @Override
     public long createSrq(final long pd, final MemorySegment initAttr) {
         return object(call(IBV_CREATE_SRQ, pd, initAttr.address()));
     }
@@ -314,6 +338,11 @@ final class HcaBackend implements Backend {
     @Override
     public long createQp(final long pd, final MemorySegment initAttr) {
         return object(call(IBV_CREATE_QP, pd, initAttr.address()));
+    }
+
+    @Override
+    public long createQpEx(final long context, final MemorySegment initAttr) {
+        return object(library.realCreateQpEx(context, initAttr));
     }
 
     @Override

@@ -306,6 +306,11 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
+    public long createQpEx(final long context, final MemorySegment initAttr) {
+        throw without("XRC");
+    }
+
+    @Override
     public int qpNum(final long qp) {
         return ibv_qp.qp_num(Structs.at(qp, ibv_qp.sizeof()));
     }
@@ -400,5 +405,25 @@ final class Ib2TcpBackend implements Backend {
     public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
             final int access) {
         throw without("dma-buf regions");
+    }
+
+    @Override
+    public long openXrcd(final long context, final MemorySegment attr) {
+        throw without("XRC");
+    }
+
+    @Override
+    public int closeXrcd(final long xrcd) {
+        throw without("XRC");
+    }
+
+    @Override
+    public long createSrqEx(final long context, final MemorySegment initAttr) {
+        throw without("XRC");
+    }
+
+    @Override
+    public int srqNum(final long srq) {
+        throw without("XRC");
     }
 }

@@ -21,6 +21,7 @@ final class Model {
     final Table<Mw> mws = new Table<Mw>("memory window");
     final Table<Channel> channels = new Table<Channel>("completion channel");
     final Table<Cq> cqs = new Table<Cq>("completion queue");
+    final Table<Xrcd> xrcds = new Table<Xrcd>("XRC domain");
     final Table<Srq> srqs = new Table<Srq>("shared receive queue");
     final Table<Ah> ahs = new Table<Ah>("address handle");
     final Table<Qp> qps = new Table<Qp>("queue pair");
@@ -128,6 +129,11 @@ final class Model {
         for (final Srq srq : srqs.inOrder()) {
             if (srq.pd.context == context) {
                 srqs.remove(srq);
+            }
+        }
+        for (final Xrcd xrcd : xrcds.inOrder()) {
+            if (xrcd.context == context) {
+                xrcds.remove(xrcd);
             }
         }
         for (final Cq cq : cqs.inOrder()) {

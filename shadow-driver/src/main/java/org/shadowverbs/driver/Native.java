@@ -118,6 +118,15 @@ interface Native {
 
     void contextSetSources(long vcontext, long map);
 
+    /** @param fd of the file that names the domain, or -1 */
+    long xrcdAlloc(long vcontext, int fd);
+
+    int xrcdDomain(long vxrcd);
+
+    void xrcdBind(long vxrcd, long real);
+
+    void xrcdFree(long vxrcd);
+
     long srqAlloc(long vpd);
 
     int srqOpen(long vsrq, MemorySegment spec);
@@ -126,7 +135,8 @@ interface Native {
 
     void srqFree(long vsrq);
 
-    long qpAlloc(long vpd);
+    /** @param vpd 0 of an XRC receive queue pair */
+    long qpAlloc(long vcontext, long vpd);
 
     int qpOpen(long vqp, MemorySegment spec);
 
@@ -137,6 +147,8 @@ interface Native {
     void qpPeer(long vqp, int destVqpNum, int destVlid);
 
     void qpSetRkeys(long vqp, long map);
+
+    void qpSetSrqs(long vqp, long map);
 
     void qpFree(long vqp);
 
@@ -170,6 +182,20 @@ interface Native {
     long realCreateCqEx(long realContext, MemorySegment attr);
 
     int realModifyCq(long realCq, MemorySegment attr);
+
+    /** @return the domain; 0 with {@link Downcall#errno} */
+    long realOpenXrcd(long realContext, MemorySegment attr);
+
+    int realCloseXrcd(long realXrcd);
+
+    /** @return the shared receive queue; 0 with {@link Downcall#errno} */
+    long realCreateSrqEx(long realContext, MemorySegment attr);
+
+    /** @param number an int */
+    int realGetSrqNum(long realSrq, MemorySegment number);
+
+    /** @return the queue pair; 0 with {@link Downcall#errno} */
+    long realCreateQpEx(long realContext, MemorySegment attr);
 
     void qpBookmark(long vqp, MemorySegment bookmark);
 

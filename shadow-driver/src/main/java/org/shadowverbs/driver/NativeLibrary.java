@@ -81,12 +81,17 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_SRQ_BOOKMARK = f("sv_srq_bookmark");
     private static final MemorySegment SV_SRQ_POST_LANDING = f("sv_srq_post_landing");
     private static final MemorySegment SV_SRQ_REPLAY = f("sv_srq_replay");
+    private static final MemorySegment SV_XRCD_ALLOC = f("sv_xrcd_alloc");
+    private static final MemorySegment SV_XRCD_DOMAIN = f("sv_xrcd_domain");
+    private static final MemorySegment SV_XRCD_BIND = f("sv_xrcd_bind");
+    private static final MemorySegment SV_XRCD_FREE = f("sv_xrcd_free");
     private static final MemorySegment SV_QP_ALLOC = f("sv_qp_alloc");
     private static final MemorySegment SV_QP_OPEN = f("sv_qp_open");
     private static final MemorySegment SV_QP_BIND = f("sv_qp_bind");
     private static final MemorySegment SV_QP_STATE = f("sv_qp_state");
     private static final MemorySegment SV_QP_PEER = f("sv_qp_peer");
     private static final MemorySegment SV_QP_SET_RKEYS = f("sv_qp_set_rkeys");
+    private static final MemorySegment SV_QP_SET_SRQS = f("sv_qp_set_srqs");
     private static final MemorySegment SV_QP_FREE = f("sv_qp_free");
     private static final MemorySegment SV_REAL_QUERY_PORT = f("sv_real_query_port");
     private static final MemorySegment SV_REAL_QUERY_DEVICE_EX = f("sv_real_query_device_ex");
@@ -97,6 +102,11 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_REAL_REG_DM_MR = f("sv_real_reg_dm_mr");
     private static final MemorySegment SV_REAL_CREATE_CQ_EX = f("sv_real_create_cq_ex");
     private static final MemorySegment SV_REAL_MODIFY_CQ = f("sv_real_modify_cq");
+    private static final MemorySegment SV_REAL_OPEN_XRCD = f("sv_real_open_xrcd");
+    private static final MemorySegment SV_REAL_CLOSE_XRCD = f("sv_real_close_xrcd");
+    private static final MemorySegment SV_REAL_CREATE_SRQ_EX = f("sv_real_create_srq_ex");
+    private static final MemorySegment SV_REAL_GET_SRQ_NUM = f("sv_real_get_srq_num");
+    private static final MemorySegment SV_REAL_CREATE_QP_EX = f("sv_real_create_qp_ex");
     private static final MemorySegment SV_QP_BOOKMARK = f("sv_qp_bookmark");
     private static final MemorySegment SV_CQ_DRAIN = f("sv_cq_drain");
     private static final MemorySegment SV_QP_SENT = f("sv_qp_sent");
@@ -399,8 +409,53 @@ final class NativeLibrary implements Native {
     }
 
     @Override
-    public long qpAlloc(final long vpd) {
-        return call(SV_QP_ALLOC, vpd);
+    public long xrcdAlloc(final long vcontext, final int fd) {
+        return call(SV_XRCD_ALLOC, vcontext, fd);
+    }
+
+    @Override
+    public int xrcdDomain(final long vxrcd) {
+        return (int) call(SV_XRCD_DOMAIN, vxrcd);
+    }
+
+    @Override
+    public void xrcdBind(final long vxrcd, final long real) {
+        call(SV_XRCD_BIND, vxrcd, real);
+    }
+
+    @Override
+    public void xrcdFree(final long vxrcd) {
+        call(SV_XRCD_FREE, vxrcd);
+    }
+
+    @Override
+    public long realOpenXrcd(final long realContext, final MemorySegment attr) {
+        return call(SV_REAL_OPEN_XRCD, realContext, attr.address());
+    }
+
+    @Override
+    public int realCloseXrcd(final long realXrcd) {
+        return (int) call(SV_REAL_CLOSE_XRCD, realXrcd);
+    }
+
+    @Override
+    public long realCreateSrqEx(final long realContext, final MemorySegment attr) {
+        return call(SV_REAL_CREATE_SRQ_EX, realContext, attr.address());
+    }
+
+    @Override
+    public int realGetSrqNum(final long realSrq, final MemorySegment number) {
+        return (int) call(SV_REAL_GET_SRQ_NUM, realSrq, number.address());
+    }
+
+    @Override
+    public long realCreateQpEx(final long realContext, final MemorySegment attr) {
+        return call(SV_REAL_CREATE_QP_EX, realContext, attr.address());
+    }
+
+    @Override
+    public long qpAlloc(final long vcontext, final long vpd) {
+        return call(SV_QP_ALLOC, vcontext, vpd);
     }
 
     @Override
@@ -494,6 +549,11 @@ final class NativeLibrary implements Native {
     @Override
     public void qpSetRkeys(final long vqp, final long map) {
         call(SV_QP_SET_RKEYS, vqp, map);
+    }
+
+    @Override
+    public void qpSetSrqs(final long vqp, final long map) {
+        call(SV_QP_SET_SRQS, vqp, map);
     }
 
     @Override

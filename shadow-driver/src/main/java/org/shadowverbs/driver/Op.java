@@ -45,7 +45,9 @@ final class Op {
     static final int CREATE_AH = 40;
     static final int DESTROY_AH = 41;
     static final int CREATE_SRQ_EX = 42;
-    static final int EXIT = 43;
+    static final int OPEN_XRCD = 43;
+    static final int CLOSE_XRCD = 44;
+    static final int EXIT = 45;
 
     private Op() {
     }

@@ -1,15 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A shared receive queue in the drain. Which of its senders gets a receive that is left is the network's affair, so no
- * sender has a number of receives of its own: {@link DrainPolicy} says what can be concluded all the same.
+ * A shared receive queue in the drain, or all those of an XRC domain, among which each message chooses one. Which of the
+ * senders gets a receive that is left is the network's affair, so no sender has a number of receives of its own:
+ * {@link DrainPolicy} says what can be concluded all the same.
  */
 final class Pool {
-    /** No landing is needed now. */
-    static final long NO_LANDING = -1;
+    /** One queue. */
+    static final class Queue {
+        /** Null in tests. */
+        final Srq srq;
+        /** By which messages choose it. */
+        final int number;
+        /** Posted by the application, and not yet consumed. */
+        long receives;
+        /** Landings on their way. */
+        int landings;
+
+        Queue(final Srq srq, final int number) {
+            this.srq = srq;
+            this.number = number;
+        }
+    }
+
+    /** A landing that is to be posted. */
+    static final class Landing {
+        final Queue queue;
+        final long length;
+
+        Landing(final Queue queue, final long length) {
+            this.queue = queue;
+            this.length = length;
+        }
+    }
 
     /** A connected queue pair that receives from it. */
     interface User {
@@ -20,42 +47,101 @@ final class Pool {
         DrainRecord heard();
     }
 
-    /** Posted by the application, and not yet consumed. */
-    long receives;
-    /** Landings on their way, and posted in this drain in all. */
-    int landings;
+    final List<Queue> queues = new ArrayList<Queue>();
+    /** Messages name their queue: it is an XRC domain. */
+    final boolean numbered;
+    /** Landings posted in this drain in all. */
     long landingsPosted;
 
+    Pool(final boolean numbered) {
+        this.numbered = numbered;
+    }
+
+    /** Receives of the only queue; of a domain {@link #numbers} and {@link #free} have them. */
+    long receives() {
+        return numbered ? 0 : queues.get(0).receives;
+    }
+
+    int landings() {
+        return numbered ? 0 : queues.get(0).landings;
+    }
+
+    int[] numbers() {
+        final int[] numbers = new int[numbered ? queues.size() : 0];
+        for (int i = 0; i < numbers.length; i++) {
+            numbers[i] = queues.get(i).number;
+        }
+        return numbers;
+    }
+
+    /** Receives and landings left, in the order of {@link #numbers}. */
+    long[] free() {
+        final long[] free = new long[numbered ? queues.size() : 0];
+        for (int i = 0; i < free.length; i++) {
+            free[i] = queues.get(i).receives + queues.get(i).landings;
+        }
+        return free;
+    }
+
+    private Queue queue(final int number) {
+        for (final Queue queue : queues) {
+            if (!numbered || queue.number == number) {
+                return queue;
+            }
+        }
+        return null;
+    }
+
     /**
-     * The length of the landing to post, or {@link #NO_LANDING}. The queue is empty and somebody needs one; but any of
-     * the senders may get it, so it is as long as the longest message that may come next, and it is posted only when
-     * that is known of everyone. Whoever gets one that did not need it has one message less to wait for, so that in the
+     * The landing to post, or null. Nothing moves any more, and somebody needs one; but any of the senders whose next
+     * message is for that queue may get it, so it is as long as the longest of these, and it is posted only when the next
+     * message of everyone is known. Whoever gets one that did not need it has one message less to wait for, so that in the
      * end all who need one are served.
      */
-    long landing(final List<? extends User> users) {
-        if (receives > 0 || landings > 0) {
-            return NO_LANDING;
-        }
-        long longest = NO_LANDING;
-        boolean needed = false;
+    Landing landing(final List<? extends User> users) {
+        Queue needed = null;
         for (final User user : users) {
             if (user.heard() == null) {
-                return NO_LANDING;
+                return null;
             }
-            final long received = user.received();
             final PoolRecord next = user.heard().pool;
-            if (!next.saysWhatFollows(received)) {
-                if (user.heard().dead || user.heard().withdrawn) {
-                    continue;
-                }
-                return NO_LANDING;
+            if (!cannotMove(user)) {
+                return null;
             }
-            if (next.nextOrdinal != 0) {
+            if (next.nextOrdinal != 0 && user.heard().landingOrdinal == user.received() + 1) {
+                needed = queue(next.nextSrq);
+            }
+        }
+        for (final Queue queue : queues) {
+            if (queue.landings > 0) {
+                return null;
+            }
+        }
+        return needed == null ? null : new Landing(needed, longest(needed, users));
+    }
+
+    /** Its next message waits for a receive, or there is none, or it sends nothing any more. */
+    private boolean cannotMove(final User user) {
+        final PoolRecord next = user.heard().pool;
+        if (user.heard().dead || user.heard().withdrawn) {
+            return true;
+        }
+        if (!next.saysWhatFollows(user.received())) {
+            return false;
+        }
+        final Queue queue = next.nextOrdinal == 0 ? null : queue(next.nextSrq);
+        return next.nextOrdinal == 0 || queue != null && queue.receives == 0;
+    }
+
+    private long longest(final Queue wanted, final List<? extends User> users) {
+        long longest = 0;
+        for (final User user : users) {
+            final PoolRecord next = user.heard().pool;
+            if (next.nextOrdinal != 0 && next.saysWhatFollows(user.received()) && queue(next.nextSrq) == wanted) {
                 longest = Math.max(longest, next.nextLength);
             }
-            needed |= user.heard().landingOrdinal == received + 1;
         }
-        return needed ? longest : NO_LANDING;
+        return longest;
     }
 
     /** Whether all senders have heard of the last landing. */

@@ -7,8 +7,13 @@ import org.shadowverbs.bindings.verbs.verbs_h;
 final class Qp extends Resource {
     /** Its number in order of creation: with the rank's number its name in the job. */
     final int sequence;
+    private final Context context;
+    /** Null of an XRC receive queue pair, as are its completion queues. */
     final Pd pd;
+    /** Of an XRC receive queue pair, else null. */
+    final Xrcd xrcd;
     final Cq sendCq;
+    /** Null of XRC. */
     final Cq receiveCq;
     /** Null: a receive queue of its own. */
     final Srq srq;
@@ -28,17 +33,22 @@ final class Qp extends Resource {
     final QpAttributes attributes = new QpAttributes();
     /** The native table of the peer's remote keys, or 0. */
     long remoteKeyMap;
+    /** Of an XRC send queue pair, the native table of the peer's SRQ numbers, or 0. */
+    long srqNumberMap;
     /** The peer's end was destroyed, or its process ended: nobody answers. Until the next reset. */
     boolean peerGone;
     /** A peer was found at an earlier checkpoint: should nobody know it now, it has ended. */
     boolean wasPaired;
 
-    Qp(final long virtual, final long real, final int sequence, final Pd pd, final Cq sendCq, final Cq receiveCq,
-            final Srq srq, final int type, final int virtualQpNum, final boolean signalAll, final long qpContext, final int maxSendWr,
-            final int maxRecvWr, final int maxSendSge, final int maxRecvSge, final int maxInlineData) {
+    Qp(final long virtual, final long real, final int sequence, final Context context, final Pd pd, final Xrcd xrcd,
+            final Cq sendCq, final Cq receiveCq, final Srq srq, final int type, final int virtualQpNum,
+            final boolean signalAll, final long qpContext, final int maxSendWr, final int maxRecvWr,
+            final int maxSendSge, final int maxRecvSge, final int maxInlineData) {
         super(virtual, real);
         this.sequence = sequence;
+        this.context = context;
         this.pd = pd;
+        this.xrcd = xrcd;
         this.sendCq = sendCq;
         this.receiveCq = receiveCq;
         this.srq = srq;
@@ -55,7 +65,7 @@ final class Qp extends Resource {
 
     /** The peer acknowledges: what one end knows of the other counts. */
     boolean reliable() {
-        return type == verbs_h.IBV_QPT_RC();
+        return type == verbs_h.IBV_QPT_RC() || ofXrc();
     }
 
     /** What is sent says where it goes. */
@@ -63,8 +73,17 @@ final class Qp extends Resource {
         return type == verbs_h.IBV_QPT_UD();
     }
 
+    boolean ofXrc() {
+        return type == verbs_h.IBV_QPT_XRC_SEND() || type == verbs_h.IBV_QPT_XRC_RECV();
+    }
+
+    /** Whether messages to this queue pair come to that shared receive queue. */
+    boolean receivesFrom(final Srq queue) {
+        return srq == queue || xrcd != null && queue.xrcd != null && queue.xrcd.domain == xrcd.domain;
+    }
+
     Context context() {
-        return pd.context;
+        return context;
     }
 
     /** For messages. */

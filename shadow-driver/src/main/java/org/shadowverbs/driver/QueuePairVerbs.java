@@ -44,19 +44,26 @@ final class QueuePairVerbs {
     }
 
     long create(final long vpd, final MemorySegment init) {
-        return create(vpd, init, false, 0);
+        if (ibv_qp_init_attr.qp_type(init) == verbs_h.IBV_QPT_XRC_RECV()) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        return create(model.pds.get(vpd), null, init, false, 0);
     }
 
     long createEx(final MemorySegment init) {
         final int mask = ibv_qp_init_attr_ex.comp_mask(init);
-        final int known = verbs_h.IBV_QP_INIT_ATTR_PD() | verbs_h.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS()
-                | verbs_h.IBV_QP_INIT_ATTR_CREATE_FLAGS();
+        final int known = verbs_h.IBV_QP_INIT_ATTR_PD() | verbs_h.IBV_QP_INIT_ATTR_XRCD()
+                | verbs_h.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS() | verbs_h.IBV_QP_INIT_ATTR_CREATE_FLAGS();
         if ((mask & ~known) != 0 || (mask & verbs_h.IBV_QP_INIT_ATTR_CREATE_FLAGS()) != 0
                 && ibv_qp_init_attr_ex.create_flags(init) != 0) {
             throw VerbsException.unsupported("ibv_create_qp_ex with comp_mask 0x" + Integer.toHexString(mask));
         }
-        if ((mask & verbs_h.IBV_QP_INIT_ATTR_PD()) == 0) {
+        final boolean receiver = ibv_qp_init_attr.qp_type(init) == verbs_h.IBV_QPT_XRC_RECV();
+        if ((mask & (receiver ? verbs_h.IBV_QP_INIT_ATTR_XRCD() : verbs_h.IBV_QP_INIT_ATTR_PD())) == 0) {
             throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        if (receiver) {
+            return create(null, model.xrcds.get(ibv_qp_init_attr_ex.xrcd(init).address()), init, false, 0);
         }
         final boolean extended = (mask & verbs_h.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS()) != 0;
         final long operations = extended ? ibv_qp_init_attr_ex.send_ops_flags(init) : 0;
@@ -65,42 +72,51 @@ final class QueuePairVerbs {
                     + Long.toHexString(operations & ~SEND_OPERATIONS));
         }
         // The extended struct begins with the fields of the plain one.
-        return create(ibv_qp_init_attr_ex.pd(init).address(), init, extended, operations);
+        return create(model.pds.get(ibv_qp_init_attr_ex.pd(init).address()), null, init, extended, operations);
     }
 
-    private long create(final long vpd, final MemorySegment init, final boolean extended, final long operations) {
+    private static boolean isKnown(final int type) {
+        return type == verbs_h.IBV_QPT_RC() || type == verbs_h.IBV_QPT_UC() || type == verbs_h.IBV_QPT_UD()
+                || type == verbs_h.IBV_QPT_XRC_SEND() || type == verbs_h.IBV_QPT_XRC_RECV();
+    }
+
+    private Cq completionQueue(final MemorySegment vcq) {
+        return model.cqs.get(vcq.address());
+    }
+
+    /** Either with a protection domain, or, to receive by XRC, with a domain of that. */
+    private long create(final Pd pd, final Xrcd xrcd, final MemorySegment init, final boolean extended,
+            final long operations) {
         final int type = ibv_qp_init_attr.qp_type(init);
-        if (type != verbs_h.IBV_QPT_RC() && type != verbs_h.IBV_QPT_UC() && type != verbs_h.IBV_QPT_UD()) {
+        if (!isKnown(type)) {
             throw VerbsException.unsupported("a queue pair of type " + type);
         }
-        final Pd pd = model.pds.get(vpd);
-        final Cq sendCq = model.cqs.get(ibv_qp_init_attr.send_cq(init).address());
-        final Cq receiveCq = model.cqs.get(ibv_qp_init_attr.recv_cq(init).address());
-        final long vsrq = ibv_qp_init_attr.srq(init).address();
+        final Context context = pd != null ? pd.context : xrcd.context;
+        final boolean receives = type != verbs_h.IBV_QPT_XRC_SEND() && xrcd == null;
+        final Cq sendCq = xrcd != null ? null : completionQueue(ibv_qp_init_attr.send_cq(init));
+        final Cq receiveCq = receives ? completionQueue(ibv_qp_init_attr.recv_cq(init)) : null;
+        final long vsrq = receives ? ibv_qp_init_attr.srq(init).address() : 0;
         final Srq srq = vsrq == 0 ? null : model.srqs.get(vsrq);
-        if (srq != null && type == verbs_h.IBV_QPT_UD()) {
-            throw VerbsException.unsupported("a queue pair of type UD with a shared receive queue");
-        }
         final boolean signalAll = ibv_qp_init_attr.sq_sig_all(init) != 0;
         if (type == verbs_h.IBV_QPT_UD()) {
             job.awaitAddressBook();
-            if (pd.context.sourceMap == 0 && !model.book().isEmpty()) {
-                datagrams.pushSources(pd.context);
+            if (context.sourceMap == 0 && !model.book().isEmpty()) {
+                datagrams.pushSources(context);
             }
         }
-        final long virtual = library.qpAlloc(vpd);
+        final long virtual = library.qpAlloc(context.virtual, pd == null ? 0 : pd.virtual);
         if (virtual == 0) {
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
         long real = 0;
         try (Arena arena = Arena.ofConfined()) {
-            final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
-            fillInit(realInit, virtual, type, sendCq, receiveCq, srq, signalAll, ibv_qp_init_attr.cap(init));
-            real = createReal(pd, realInit);
+            final MemorySegment realInit = ibv_qp_init_attr_ex.allocate(arena);
+            fillInit(realInit, virtual, type, xrcd, sendCq, receiveCq, srq, signalAll, ibv_qp_init_attr.cap(init));
+            real = createReal(context, pd, realInit);
             final MemorySegment cap = ibv_qp_init_attr.cap(realInit);
-            ibv_qp_cap.max_send_wr(cap, ibv_qp_cap.max_send_wr(cap) - 1);
-            final Qp qp = new Qp(virtual, real, model.nextSequence(), pd, sendCq, receiveCq, srq, type,
-                    pd.context.qpNums.virtualOf(backend.qpNum(real)), signalAll,
+            ibv_qp_cap.max_send_wr(cap, Math.max(0, ibv_qp_cap.max_send_wr(cap) - 1));
+            final Qp qp = new Qp(virtual, real, model.nextSequence(), context, pd, xrcd, sendCq, receiveCq, srq, type,
+                    context.qpNums.virtualOf(backend.qpNum(real)), signalAll,
                     ibv_qp_init_attr.qp_context(init).address(), ibv_qp_cap.max_send_wr(cap),
                     ibv_qp_cap.max_recv_wr(cap), ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_recv_sge(cap),
                     ibv_qp_cap.max_inline_data(cap));
@@ -119,27 +135,36 @@ final class QueuePairVerbs {
     }
 
     /** Parameters of the real queue pair: it has one send request more, for the drain's marker. */
-    private static void fillInit(final MemorySegment realInit, final long virtual, final int type, final Cq sendCq,
-            final Cq receiveCq, final Srq srq, final boolean signalAll, final MemorySegment cap) {
+    private static void fillInit(final MemorySegment realInit, final long virtual, final int type, final Xrcd xrcd,
+            final Cq sendCq, final Cq receiveCq, final Srq srq, final boolean signalAll, final MemorySegment cap) {
         ibv_qp_init_attr.qp_context(realInit, MemorySegment.ofAddress(virtual));
+        ibv_qp_init_attr.qp_type(realInit, type);
+        ibv_qp_init_attr.sq_sig_all(realInit, signalAll ? 1 : 0);
+        if (xrcd != null) {
+            ibv_qp_init_attr_ex.comp_mask(realInit, verbs_h.IBV_QP_INIT_ATTR_XRCD());
+            ibv_qp_init_attr_ex.xrcd(realInit, MemorySegment.ofAddress(xrcd.real));
+            return;
+        }
         ibv_qp_init_attr.send_cq(realInit, MemorySegment.ofAddress(sendCq.real));
-        ibv_qp_init_attr.recv_cq(realInit, MemorySegment.ofAddress(receiveCq.real));
+        ibv_qp_init_attr.recv_cq(realInit, MemorySegment.ofAddress(receiveCq == null ? 0 : receiveCq.real));
         ibv_qp_init_attr.srq(realInit, MemorySegment.ofAddress(srq == null ? 0 : srq.real));
         ibv_qp_init_attr.cap(realInit, cap);
         final MemorySegment realCap = ibv_qp_init_attr.cap(realInit);
         ibv_qp_cap.max_send_wr(realCap, ibv_qp_cap.max_send_wr(realCap) + 1);
-        ibv_qp_init_attr.qp_type(realInit, type);
-        ibv_qp_init_attr.sq_sig_all(realInit, signalAll ? 1 : 0);
+    }
+
+    private long createOne(final Context context, final Pd pd, final MemorySegment realInit) {
+        return pd == null ? backend.createQpEx(context.real, realInit) : backend.createQp(pd.real, realInit);
     }
 
     /** Creates until the number is acceptable; what was not is held meanwhile, or its number would come again. */
-    private long createReal(final Pd pd, final MemorySegment realInit) {
+    private long createReal(final Context context, final Pd pd, final MemorySegment realInit) {
         final long[] rejected = new long[MemoryVerbs.ATTEMPTS];
         int n = 0;
         try {
             while (n < rejected.length) {
-                final long real = backend.createQp(pd.real, realInit);
-                if (pd.context.qpNums.accepts(backend.qpNum(real))) {
+                final long real = createOne(context, pd, realInit);
+                if (context.qpNums.accepts(backend.qpNum(real))) {
                     return real;
                 }
                 rejected[n++] = real;
@@ -153,12 +178,17 @@ final class QueuePairVerbs {
         }
     }
 
+    private static MemorySegment virtualOf(final Resource resource) {
+        return MemorySegment.ofAddress(resource == null ? 0 : resource.virtual);
+    }
+
     private static MemorySegment spec(final Arena arena, final Qp qp, final MemorySegment cap,
             final boolean extended, final long operations) {
         final MemorySegment spec = sv_qp_spec.allocate(arena);
-        sv_qp_spec.send_cq(spec, MemorySegment.ofAddress(qp.sendCq.virtual));
-        sv_qp_spec.recv_cq(spec, MemorySegment.ofAddress(qp.receiveCq.virtual));
-        sv_qp_spec.srq(spec, MemorySegment.ofAddress(qp.srq == null ? 0 : qp.srq.virtual));
+        sv_qp_spec.send_cq(spec, virtualOf(qp.sendCq));
+        sv_qp_spec.recv_cq(spec, virtualOf(qp.receiveCq));
+        sv_qp_spec.srq(spec, virtualOf(qp.srq));
+        sv_qp_spec.xrcd(spec, virtualOf(qp.xrcd));
         sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qp.qpContext));
         sv_qp_spec.cap(spec, cap);
         sv_qp_spec.qp_type(spec, qp.type);
@@ -178,9 +208,9 @@ final class QueuePairVerbs {
             ibv_qp_cap.max_send_sge(cap, qp.maxSendSge);
             ibv_qp_cap.max_recv_sge(cap, qp.maxRecvSge);
             ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
-            final MemorySegment realInit = ibv_qp_init_attr.allocate(arena);
-            fillInit(realInit, qp.virtual, qp.type, qp.sendCq, qp.receiveCq, qp.srq, qp.signalAll, cap);
-            qp.real = backend.createQp(qp.pd.real, realInit);
+            final MemorySegment realInit = ibv_qp_init_attr_ex.allocate(arena);
+            fillInit(realInit, qp.virtual, qp.type, qp.xrcd, qp.sendCq, qp.receiveCq, qp.srq, qp.signalAll, cap);
+            qp.real = createOne(qp.context(), qp.pd, realInit);
             ContextVerbs.check(library.qpBind(qp.virtual, qp.real));
         }
     }
@@ -207,7 +237,7 @@ final class QueuePairVerbs {
             if ((mask & verbs_h.IBV_QP_AV()) != 0) {
                 qp.peerGone = false;
                 library.qpPeer(vqp, qp.attributes.destQpNum(), qp.attributes.destLid());
-                pushRemoteKeys(qp);
+                pushRemoteIds(qp);
             }
             if ((mask & verbs_h.IBV_QP_STATE()) != 0) {
                 library.qpState(vqp, ibv_qp_attr.qp_state(attr));
@@ -216,8 +246,11 @@ final class QueuePairVerbs {
         }
     }
 
-    /** Gives C the peer's remote keys that do not mean themselves. */
-    void pushRemoteKeys(final Qp qp) {
+    /** Gives C the ids of the peer that do not mean themselves: remote keys, numbers of shared receive queues. */
+    void pushRemoteIds(final Qp qp) {
+        if (qp.type == verbs_h.IBV_QPT_XRC_SEND()) {
+            XrcVerbs.pushSrqNumbers(library, model, qp);
+        }
         final ExceptionSet keys = qp.attributes.connected() ? translate.remoteKeys(qp.attributes)
                 : ExceptionSet.EMPTY;
         final long old = qp.remoteKeyMap;
@@ -249,9 +282,9 @@ final class QueuePairVerbs {
             cap(qp, ibv_qp_attr.cap(attr));
             cap(qp, ibv_qp_init_attr.cap(init));
             ibv_qp_init_attr.qp_context(init, MemorySegment.ofAddress(qp.qpContext));
-            ibv_qp_init_attr.send_cq(init, MemorySegment.ofAddress(qp.sendCq.virtual));
-            ibv_qp_init_attr.recv_cq(init, MemorySegment.ofAddress(qp.receiveCq.virtual));
-            ibv_qp_init_attr.srq(init, MemorySegment.ofAddress(qp.srq == null ? 0 : qp.srq.virtual));
+            ibv_qp_init_attr.send_cq(init, virtualOf(qp.sendCq));
+            ibv_qp_init_attr.recv_cq(init, virtualOf(qp.receiveCq));
+            ibv_qp_init_attr.srq(init, virtualOf(qp.srq));
             return 0;
         }
     }
@@ -281,6 +314,7 @@ final class QueuePairVerbs {
             }
             library.qpFree(vqp);
             keyMaps.release(qp.remoteKeyMap);
+            library.idmapFree(qp.srqNumberMap);
             return 0;
         }
     }

@@ -16,12 +16,14 @@ final class RealObjects {
     private final Model model;
     private final QueuePairVerbs queuePairs;
     private final WindowVerbs windows;
+    private final XrcVerbs xrc;
 
     RealObjects(final Native library, final Backend backend, final Model model, final QueuePairVerbs queuePairs) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.queuePairs = queuePairs;
+        this.xrc = new XrcVerbs(library, backend, model);
         this.windows = new WindowVerbs(library, backend, model);
     }
 
@@ -66,6 +68,13 @@ final class RealObjects {
                 library.srqBind(srq.virtual, 0);
                 trouble = first(trouble, "destroy a shared receive queue", backend.destroySrq(srq.real));
                 srq.real = 0;
+            }
+        }
+        for (final Xrcd xrcd : reversed(model.xrcds.inOrder())) {
+            if (xrcd.real != 0) {
+                library.xrcdBind(xrcd.virtual, 0);
+                trouble = first(trouble, "close an XRC domain", backend.closeXrcd(xrcd.real));
+                xrcd.real = 0;
             }
         }
         for (final Mw mw : reversed(model.mws.inOrder())) {
@@ -182,6 +191,13 @@ final class RealObjects {
             }
             CompletionVerbs.moderate(backend, cq);
             check("bind a completion queue", library.cqBind(cq.virtual, cq.real));
+        }
+        for (final Xrcd xrcd : model.xrcds.inOrder()) {
+            try {
+                xrc.recreate(xrcd);
+            } catch (VerbsException e) {
+                throw new Refusal("cannot open an XRC domain anew: " + VerbsErrno.name(e.errno()));
+            }
         }
         for (final Srq srq : model.srqs.inOrder()) {
             try {

@@ -185,6 +185,7 @@ final class Reattach {
         for (int i = 0; i < own.contextCount(); i++) {
             final Context context = contexts.get(i);
             context.qpNums.reattached(own.contextAt(i).qpNums, book.qpNumsBeside(own.contextAt(i)));
+            context.srqNums.reattached(own.contextAt(i).srqNums, book.srqNumsBeside(own.contextAt(i)));
             context.remoteKeys.reattached(allRemoteKeys(context), book.remoteKeysBeside(own.contextAt(i)));
             setLocalKeys(context);
         }
@@ -219,7 +220,21 @@ final class Reattach {
             reals[i] = backend.qpNum(qps.get(i).real);
         }
         return new OwnerRecord.ContextIds(context.ports, ExceptionSet.of(virtuals, reals, virtuals.length),
-                keys(context, true, true));
+                srqNumbers(context), keys(context, true, true));
+    }
+
+    private ExceptionSet srqNumbers(final Context context) {
+        final List<Srq> srqs = model.srqs.inOrder();
+        final int[] virtuals = new int[srqs.size()];
+        final int[] reals = new int[virtuals.length];
+        int n = 0;
+        for (final Srq srq : srqs) {
+            if (srq.xrcd != null && srq.pd.context == context) {
+                virtuals[n] = srq.virtualNumber;
+                reals[n++] = backend.srqNum(srq.real);
+            }
+        }
+        return ExceptionSet.of(virtuals, reals, n);
     }
 
     private ExceptionSet allRemoteKeys(final Context context) {
@@ -297,7 +312,7 @@ final class Reattach {
             if (qp.peerGone) {
                 qp.attributes.failed();
             }
-            queuePairs.pushRemoteKeys(qp);
+            queuePairs.pushRemoteIds(qp);
             for (final int state : qp.attributes.path()) {
                 final int err;
                 try {

@@ -23,22 +23,31 @@ final class SharedReceiveVerbs {
 
     long createEx(final MemorySegment init) {
         final int mask = ibv_srq_init_attr_ex.comp_mask(init);
-        final int known = verbs_h.IBV_SRQ_INIT_ATTR_TYPE() | verbs_h.IBV_SRQ_INIT_ATTR_PD();
-        if ((mask & verbs_h.IBV_SRQ_INIT_ATTR_TYPE()) != 0
-                && ibv_srq_init_attr_ex.srq_type(init) != verbs_h.IBV_SRQT_BASIC()) {
-            throw VerbsException.unsupported("a shared receive queue of type " + ibv_srq_init_attr_ex.srq_type(init));
+        final int type = (mask & verbs_h.IBV_SRQ_INIT_ATTR_TYPE()) != 0 ? ibv_srq_init_attr_ex.srq_type(init)
+                : verbs_h.IBV_SRQT_BASIC();
+        final boolean xrc = type == verbs_h.IBV_SRQT_XRC();
+        final int ofXrc = xrc ? verbs_h.IBV_SRQ_INIT_ATTR_XRCD() | verbs_h.IBV_SRQ_INIT_ATTR_CQ() : 0;
+        if (!xrc && type != verbs_h.IBV_SRQT_BASIC()) {
+            throw VerbsException.unsupported("a shared receive queue of type " + type);
         }
-        if ((mask & ~known) != 0) {
+        if ((mask & ~(verbs_h.IBV_SRQ_INIT_ATTR_TYPE() | verbs_h.IBV_SRQ_INIT_ATTR_PD() | ofXrc)) != 0) {
             throw VerbsException.unsupported("ibv_create_srq_ex with comp_mask 0x" + Integer.toHexString(mask));
         }
-        if ((mask & verbs_h.IBV_SRQ_INIT_ATTR_PD()) == 0) {
+        if ((mask & verbs_h.IBV_SRQ_INIT_ATTR_PD()) == 0 || (mask & ofXrc) != ofXrc) {
             throw new VerbsException(VerbsErrno.EINVAL);
         }
         // The extended struct begins with the fields of the plain one.
-        return create(ibv_srq_init_attr_ex.pd(init).address(), init);
+        return create(ibv_srq_init_attr_ex.pd(init).address(), init,
+                xrc ? model.xrcds.get(ibv_srq_init_attr_ex.xrcd(init).address()) : null,
+                xrc ? model.cqs.get(ibv_srq_init_attr_ex.cq(init).address()) : null);
     }
 
     long create(final long vpd, final MemorySegment init) {
+        return create(vpd, init, null, null);
+    }
+
+    /** @param xrcd null: not of XRC, as is cq */
+    private long create(final long vpd, final MemorySegment init, final Xrcd xrcd, final Cq cq) {
         final Pd pd = model.pds.get(vpd);
         final long virtual = library.srqAlloc(vpd);
         if (virtual == 0) {
@@ -48,14 +57,18 @@ final class SharedReceiveVerbs {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment attr = ibv_srq_init_attr.attr(init);
             final MemorySegment realInit = init(arena, virtual, ibv_srq_attr.max_wr(attr), ibv_srq_attr.max_sge(attr));
-            real = backend.createSrq(pd.real, realInit);
+            real = createReal(pd, xrcd, cq, realInit);
             final MemorySegment granted = ibv_srq_init_attr.attr(realInit);
             final Srq srq = new Srq(virtual, real, pd, ibv_srq_init_attr.srq_context(init).address(),
-                    ibv_srq_attr.max_wr(granted), ibv_srq_attr.max_sge(granted));
+                    ibv_srq_attr.max_wr(granted), ibv_srq_attr.max_sge(granted), xrcd, cq,
+                    xrcd == null ? 0 : pd.context.srqNums.virtualOf(backend.srqNum(real)));
             final MemorySegment spec = sv_srq_spec.allocate(arena);
             sv_srq_spec.srq_context(spec, MemorySegment.ofAddress(srq.srqContext));
             sv_srq_spec.max_wr(spec, srq.maxWr);
             sv_srq_spec.max_sge(spec, srq.maxSge);
+            sv_srq_spec.xrcd(spec, MemorySegment.ofAddress(xrcd == null ? 0 : xrcd.virtual));
+            sv_srq_spec.cq(spec, MemorySegment.ofAddress(cq == null ? 0 : cq.virtual));
+            sv_srq_spec.vnumber(spec, srq.virtualNumber);
             ContextVerbs.check(library.srqOpen(virtual, spec));
             library.srqBind(virtual, real);
             ibv_srq_attr.max_wr(attr, srq.maxWr);
@@ -71,9 +84,44 @@ final class SharedReceiveVerbs {
         }
     }
 
+    /** Of XRC until the number is acceptable; what was not is held meanwhile, or its number would come again. */
+    private long createReal(final Pd pd, final Xrcd xrcd, final Cq cq, final MemorySegment realInit) {
+        if (xrcd == null) {
+            return backend.createSrq(pd.real, realInit);
+        }
+        final long[] rejected = new long[MemoryVerbs.ATTEMPTS];
+        int n = 0;
+        try {
+            while (n < rejected.length) {
+                final long real = createOfXrc(backend, pd, xrcd, cq, realInit);
+                if (pd.context.srqNums.accepts(backend.srqNum(real))) {
+                    return real;
+                }
+                rejected[n++] = real;
+            }
+            throw new VerbsException(VerbsErrno.ENOMEM, "no number of a shared receive queue is free that no"
+                    + " carried-over one has, after " + rejected.length + " attempts");
+        } finally {
+            while (n > 0) {
+                backend.destroySrq(rejected[--n]);
+            }
+        }
+    }
+
+    private static long createOfXrc(final Backend backend, final Pd pd, final Xrcd xrcd, final Cq cq,
+            final MemorySegment realInit) {
+        ibv_srq_init_attr_ex.comp_mask(realInit, verbs_h.IBV_SRQ_INIT_ATTR_TYPE() | verbs_h.IBV_SRQ_INIT_ATTR_PD()
+                | verbs_h.IBV_SRQ_INIT_ATTR_XRCD() | verbs_h.IBV_SRQ_INIT_ATTR_CQ());
+        ibv_srq_init_attr_ex.srq_type(realInit, verbs_h.IBV_SRQT_XRC());
+        ibv_srq_init_attr_ex.pd(realInit, MemorySegment.ofAddress(pd.real));
+        ibv_srq_init_attr_ex.xrcd(realInit, MemorySegment.ofAddress(xrcd.real));
+        ibv_srq_init_attr_ex.cq(realInit, MemorySegment.ofAddress(cq.real));
+        return backend.createSrqEx(pd.context.real, realInit);
+    }
+
     /** The limit is not armed at creation, whatever it says (ibv_create_srq(3)). */
     private static MemorySegment init(final Arena arena, final long virtual, final int maxWr, final int maxSge) {
-        final MemorySegment realInit = ibv_srq_init_attr.allocate(arena);
+        final MemorySegment realInit = ibv_srq_init_attr_ex.allocate(arena);
         ibv_srq_init_attr.srq_context(realInit, MemorySegment.ofAddress(virtual));
         ibv_srq_attr.max_wr(ibv_srq_init_attr.attr(realInit), maxWr);
         ibv_srq_attr.max_sge(ibv_srq_init_attr.attr(realInit), maxSge);
@@ -83,7 +131,9 @@ final class SharedReceiveVerbs {
     /** Makes the real queue of a virtual one anew, empty. */
     static void recreate(final Native library, final Backend backend, final Srq srq) {
         try (Arena arena = Arena.ofConfined()) {
-            srq.real = backend.createSrq(srq.pd.real, init(arena, srq.virtual, srq.maxWr, srq.maxSge));
+            final MemorySegment realInit = init(arena, srq.virtual, srq.maxWr, srq.maxSge);
+            srq.real = srq.xrcd == null ? backend.createSrq(srq.pd.real, realInit)
+                    : createOfXrc(backend, srq.pd, srq.xrcd, srq.cq, realInit);
             library.srqBind(srq.virtual, srq.real);
         }
     }

@@ -9,14 +9,22 @@ final class Srq extends Resource {
     /** What the application sees, and what the real queue is made anew with. */
     final int maxWr;
     final int maxSge;
+    /** Of XRC: the domain, the completion queue and the virtual number; else null, null and 0. */
+    final Xrcd xrcd;
+    final Cq cq;
+    final int virtualNumber;
     /** The limit that was armed, and had not been reached, when the real queue was destroyed; 0: none. */
     int limit;
 
-    Srq(final long virtual, final long real, final Pd pd, final long srqContext, final int maxWr, final int maxSge) {
+    Srq(final long virtual, final long real, final Pd pd, final long srqContext, final int maxWr, final int maxSge,
+            final Xrcd xrcd, final Cq cq, final int virtualNumber) {
         super(virtual, real);
         this.pd = pd;
         this.srqContext = srqContext;
         this.maxWr = maxWr;
         this.maxSge = maxSge;
+        this.xrcd = xrcd;
+        this.cq = cq;
+        this.virtualNumber = virtualNumber;
     }
 }

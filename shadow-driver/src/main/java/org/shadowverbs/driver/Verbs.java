@@ -12,6 +12,7 @@ import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_srq_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
 
 /** Takes a control verb's request to the class that serves it, and its outcome back. */
 final class Verbs {
@@ -24,6 +25,7 @@ final class Verbs {
     private final CompletionVerbs completion;
     private final QueuePairVerbs queuePairs;
     private final SharedReceiveVerbs sharedReceives;
+    private final XrcVerbs xrc;
     private final Job job;
 
     Verbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
@@ -35,6 +37,7 @@ final class Verbs {
         windows = new WindowVerbs(library, backend, model);
         completion = new CompletionVerbs(library, backend, model);
         sharedReceives = new SharedReceiveVerbs(library, backend, model);
+        xrc = new XrcVerbs(library, backend, model);
         queuePairs = new QueuePairVerbs(library, backend, model, keyMaps, job);
     }
 
@@ -179,6 +182,12 @@ final class Verbs {
                 break;
             case Op.CREATE_SRQ_EX:
                 r.answer(sharedReceives.createEx(r.struct(1, ibv_srq_init_attr_ex.sizeof())), 0);
+                break;
+            case Op.OPEN_XRCD:
+                r.answer(xrc.open(r.arg(0), r.struct(1, ibv_xrcd_init_attr.sizeof())), 0);
+                break;
+            case Op.CLOSE_XRCD:
+                r.answer(0, xrc.close(r.arg(0)));
                 break;
             case Op.MODIFY_SRQ:
                 r.answer(0, sharedReceives.modify(r.arg(0), r.struct(1, ibv_srq_attr.sizeof()), r.intArg(2)));

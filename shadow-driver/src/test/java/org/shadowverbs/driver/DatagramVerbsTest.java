@@ -61,7 +61,7 @@ class DatagramVerbsTest {
     private static OwnerRecord owner(final int rank, final int realLid, final int[] virtuals, final int[] reals) {
         final PortIds port = new PortIds(1, VIRTUAL_LID, realLid, 0, 1, new PortIds.GidPair[0]);
         return new OwnerRecord(rank, new OwnerRecord.ContextIds[] {new OwnerRecord.ContextIds(new PortIds[] {port},
-                ExceptionSet.of(virtuals, reals, virtuals.length), ExceptionSet.EMPTY)});
+                ExceptionSet.of(virtuals, reals, virtuals.length), ExceptionSet.EMPTY, ExceptionSet.EMPTY)});
     }
 
     private long create() {

@@ -42,7 +42,7 @@ class PeerTableTest {
 
         Qp qp(final int number, final int state, final int destNumber, final RankAt dest, final boolean global) {
             final Pd pd = new Pd(pointer++, 1, context);
-            final Qp qp = new Qp(pointer++, 1, model.nextSequence(), pd, null, null, null, 2, number, false, 0, 1, 1, 1, 1, 0);
+            final Qp qp = new Qp(pointer++, 1, model.nextSequence(), pd.context, pd, null, null, null, null, 2, number, false, 0, 1, 1, 1, 1, 0);
             final MemorySegment attr = ibv_qp_attr.allocate(Arena.ofAuto());
             ibv_qp_attr.qp_state(attr, state);
             ibv_qp_attr.port_num(attr, (byte) 1);

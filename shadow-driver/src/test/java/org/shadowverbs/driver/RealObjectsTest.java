@@ -42,7 +42,7 @@ class RealObjectsTest {
         final Channel channel = new Channel(4, 104, context);
         final Cq cq = new Cq(6, context, channel, 5, 10, 0, 0);
         cq.real = 106;
-        qp = new Qp(7, 107, 0, pd, cq, cq, null, 2, 77, false, 0, 10, 10, 1, 1, 0);
+        qp = new Qp(7, 107, 0, pd.context, pd, null, cq, cq, null, 2, 77, false, 0, 10, 10, 1, 1, 0);
         model.contexts.add(context);
         model.pds.add(pd);
         model.mrs.add(mr);

@@ -16,7 +16,11 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     private static final int WR_FLUSH_ERR = 5;
 
     /** A posted send request. */
-    record Sent(int opcode, boolean signaled) {
+    record Sent(int opcode, boolean signaled, int srq) {
+        Sent(final int opcode, final boolean signaled) {
+            this(opcode, signaled, 0);
+        }
+
         boolean consumer() {
             return opcode == DrainPolicy.SEND || opcode == DrainPolicy.SEND_WITH_IMM
                     || opcode == DrainPolicy.SEND_WITH_INV || opcode == DrainPolicy.RDMA_WRITE_WITH_IMM;
@@ -25,6 +29,10 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         boolean hasAnswer() {
             return opcode == READ || opcode == FETCH_ADD;
         }
+    }
+
+    /** A receive, or a landing, that a message of the peer has taken: in the queue of that number. */
+    record Taken(int queue, boolean landing) {
     }
 
     final String name;
@@ -38,9 +46,8 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     int executed;
     int answered;
     int receivesPosted;
-    int receivesConsumed;
     int landingsPosted;
-    int landingsConsumed;
+    final List<Taken> taken = new ArrayList<>();
     /** In the error state: sends nothing, answers nothing. */
     boolean dead;
     boolean markerOnWire;
@@ -51,7 +58,6 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     // What the library has seen so far.
     int retired;
     int received;
-    int seenLandings;
     int marker;
     boolean errorSeen;
     boolean errorSettled;
@@ -72,15 +78,15 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
             return false;
         }
         final boolean canExecute = !peer.dead && executed < sent.size() && (!sent.get(executed).consumer()
-                || peer.hasReceive() || peer.hasLanding());
+                || peer.hasReceive(sent.get(executed).srq()) || peer.hasLanding(sent.get(executed).srq()));
         final boolean canAnswer = answered < executed;
         final boolean canMark = markerOnWire && answered == sent.size() && !peer.dead;
         if (canExecute && (!canAnswer || random.nextBoolean())) {
             if (sent.get(executed).consumer()) {
-                if (peer.hasReceive()) {
-                    peer.receivesConsumed++;
-                } else {
-                    peer.landingsConsumed++;
+                final int queue = sent.get(executed).srq();
+                final boolean landing = !peer.hasReceive(queue);
+                peer.taken.add(new Taken(queue, landing));
+                if (landing) {
                     if (peer.pool != null && DrainPolicy.messageLength(this, executed) > peer.pool.landingLength) {
                         throw new AssertionError("the landing is too short for " + sent.get(executed));
                     }
@@ -104,20 +110,21 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     /** The next request waits for a receive that is not there, or for a peer that does not answer. */
     boolean blocked() {
         return !dead && executed == answered && executed < sent.size() && (peer.dead || sent.get(executed).consumer()
-                && !peer.hasReceive() && !peer.hasLanding());
+                && !peer.hasReceive(sent.get(executed).srq()) && !peer.hasLanding(sent.get(executed).srq()));
     }
 
-    private boolean hasReceive() {
-        return pool == null ? receivesConsumed < receivesPosted : pool.receivesLeft() > 0;
+    private boolean hasReceive(final int queue) {
+        return pool == null ? taken(0, false, taken.size()) < receivesPosted : pool.receivesLeft(queue) > 0;
     }
 
-    private boolean hasLanding() {
-        return pool == null ? landingsConsumed < landingsPosted : pool.landingsLeft() > 0;
+    private boolean hasLanding(final int queue) {
+        return pool == null ? taken(0, true, taken.size()) < landingsPosted : pool.landingsLeft(queue) > 0;
     }
 
-    /** Receives and landings of its own queue, or of the shared one, of which it has seen the completions. */
-    int seenReceives() {
-        return received - seenLandings;
+    /** How many receives, or landings, of a queue are among the first so many messages. */
+    int taken(final int queue, final boolean landing, final int messages) {
+        return (int) taken.subList(0, messages).stream()
+                .filter(t -> t.queue() == queue && t.landing() == landing).count();
     }
 
     @Override
@@ -150,11 +157,9 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         if (marker == Bookmark.MARKER_COMPLETED) {
             retired = sent.size();
         }
-        final int arrived = receivesConsumed + landingsConsumed;
-        if (received < arrived) {
-            received += 1 + random.nextInt(arrived - received);
+        if (received < taken.size()) {
+            received += 1 + random.nextInt(taken.size() - received);
         }
-        seenLandings = Math.min(landingsConsumed, Math.max(0, received - receivesConsumed));
         if (dead && !errorSettled && errorStatus != 0) {
             errorSeen = true;
         }
@@ -165,9 +170,9 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         for (final Sent s : sent) {
             consumers += s.consumer() ? 1 : 0;
         }
-        final int landings = landingsPosted - seenLandings;
-        final int receives = receivesPosted - seenReceives();
-        final boolean allSeen = received == receivesConsumed + landingsConsumed;
+        final int landings = landingsPosted - taken(0, true, received);
+        final int receives = receivesPosted - taken(0, false, received);
+        final boolean allSeen = received == taken.size();
         return new Bookmark(sent.size(), retired, consumers, received, pool == null ? receives : 0,
                 errorSeen && !errorSettled ? errorStatus : 0,
                 errorSeen && !errorSettled && pool == null && allSeen ? WR_FLUSH_ERR : 0,
@@ -178,8 +183,8 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     DrainRecord record() {
         final Bookmark b = end.bookmark;
         final boolean lands = decision.action == DrainPolicy.Action.ASK_LANDING;
-        return DrainRecord.decode(new DrainRecord(b.received, pool == null ? b.receives : pool.seen.receives,
-                pool == null ? b.landings : pool.seen.landings, end.state == 6, end.withdrawn || end.failAfterwards,
+        return DrainRecord.decode(new DrainRecord(b.received, pool == null ? b.receives : pool.seen.receives(),
+                pool == null ? b.landings : pool.seen.landings(), end.state == 6, end.withdrawn || end.failAfterwards,
                 end.undecided(), decision.action == DrainPolicy.Action.ASK_MARKER, granted, settled(),
                 lands ? decision.ordinal : 0, lands ? decision.length : 0, poolRecord()).encode());
     }
@@ -188,9 +193,11 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         final boolean toShared = heard != null && heard.pool.shared;
         final int next = toShared ? (int) DrainPolicy.next(end.bookmark, heard.received, this) : sent.size();
         return new PoolRecord(pool != null, pool == null ? 0 : pool.seen.landingsPosted,
-                pool != null && pool.seen.settled(pool.users), toShared ? heard.pool.landings : 0,
+                pool != null && pool.seen.settled(pool.users), pool == null ? new int[0] : pool.seen.numbers(),
+                pool == null ? new long[0] : pool.seen.free(), toShared ? heard.pool.landings : 0,
                 end.bookmark.consumers, next < sent.size() ? ordinal(next) : 0,
-                next < sent.size() ? DrainPolicy.messageLength(this, next) : 0);
+                next < sent.size() ? DrainPolicy.messageLength(this, next) : 0,
+                next < sent.size() ? srq(next) : 0);
     }
 
     /** One round of this end, as {@link Drain} does it. */
@@ -289,5 +296,10 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     @Override
     public long length(final long position) {
         return at(position).opcode() * 100L;
+    }
+
+    @Override
+    public int srq(final long position) {
+        return at(position).srq();
     }
 }

@@ -71,7 +71,8 @@ class VerbsTest {
             return 0;
         });
         device.answer("createQp", args -> {
-            lastInit = arena.allocate(ibv_qp_init_attr.sizeof(), 8).copyFrom((MemorySegment) args[1]);
+            lastInit = arena.allocate(ibv_qp_init_attr.sizeof(), 8)
+                    .copyFrom(((MemorySegment) args[1]).asSlice(0, ibv_qp_init_attr.sizeof()));
             return 0x7000L + nextQpNum;
         });
         model = new Model(masks);
@@ -293,7 +294,7 @@ class VerbsTest {
         final PortIds port = new PortIds(1, 0x11, 0x99, 0, 1, new PortIds.GidPair[0]);
         model.book(new AddressBook(List.of(new OwnerRecord(3, new OwnerRecord.ContextIds[] {
             new OwnerRecord.ContextIds(new PortIds[] {port}, ExceptionSet.of(new int[] {40}, new int[] {41}, 1),
-                    ExceptionSet.of(new int[] {1}, new int[] {2}, 1))}))));
+                    ExceptionSet.EMPTY, ExceptionSet.of(new int[] {1}, new int[] {2}, 1))}))));
         assertEquals(0, connect(qp, 40, 0x11));
         assertEquals(41, ibv_qp_attr.dest_qp_num(lastModify));
         assertEquals(0x99, ibv_ah_attr.dlid(ibv_qp_attr.ah_attr(lastModify)));

@@ -30,7 +30,7 @@ class WindowVerbsTest {
     void setUp() {
         windows = new WindowVerbs(library.as(Native.class), device.as(Backend.class), model);
         final Cq cq = new Cq(6, context, null, 0, 10, 0, 0);
-        qp = new Qp(VQP, 107, 0, pd, cq, cq, null, verbs_h.IBV_QPT_RC(), 77, false, 0, 10, 10, 1, 1, 0);
+        qp = new Qp(VQP, 107, 0, pd.context, pd, null, cq, cq, null, verbs_h.IBV_QPT_RC(), 77, false, 0, 10, 10, 1, 1, 0);
         model.contexts.add(context);
         model.pds.add(pd);
         model.qps.add(qp);

@@ -429,19 +429,37 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_CREATE_SRQ_EX() {
         return SV_OP_CREATE_SRQ_EX;
     }
-    private static final int SV_OP_EXIT = (int)43L;
+    private static final int SV_OP_OPEN_XRCD = (int)43L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 43
+     * enum sv_op.SV_OP_OPEN_XRCD = 43
+     * }
+     */
+    public static int SV_OP_OPEN_XRCD() {
+        return SV_OP_OPEN_XRCD;
+    }
+    private static final int SV_OP_CLOSE_XRCD = (int)44L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_CLOSE_XRCD = 44
+     * }
+     */
+    public static int SV_OP_CLOSE_XRCD() {
+        return SV_OP_CLOSE_XRCD;
+    }
+    private static final int SV_OP_EXIT = (int)45L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_EXIT = 45
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)44L;
+    private static final int SV_OP_COUNT = (int)46L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 44
+     * enum sv_op.SV_OP_COUNT = 46
      * }
      */
     public static int SV_OP_COUNT() {
@@ -3553,6 +3571,246 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_xrcd_alloc {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_alloc");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_xrcd_alloc(struct ibv_context *vcontext, int fd)
+     * }
+     */
+    public static FunctionDescriptor sv_xrcd_alloc$descriptor() {
+        return sv_xrcd_alloc.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_xrcd_alloc(struct ibv_context *vcontext, int fd)
+     * }
+     */
+    public static MethodHandle sv_xrcd_alloc$handle() {
+        return sv_xrcd_alloc.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_xrcd_alloc(struct ibv_context *vcontext, int fd)
+     * }
+     */
+    public static MemorySegment sv_xrcd_alloc$address() {
+        return sv_xrcd_alloc.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_xrcd_alloc(struct ibv_context *vcontext, int fd)
+     * }
+     */
+    public static MemorySegment sv_xrcd_alloc(MemorySegment vcontext, int fd) {
+        var mh$ = sv_xrcd_alloc.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_xrcd_alloc", vcontext, fd);
+            }
+            return (MemorySegment)mh$.invokeExact(vcontext, fd);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_xrcd_domain {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_domain");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * uint32_t sv_xrcd_domain(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static FunctionDescriptor sv_xrcd_domain$descriptor() {
+        return sv_xrcd_domain.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * uint32_t sv_xrcd_domain(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static MethodHandle sv_xrcd_domain$handle() {
+        return sv_xrcd_domain.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * uint32_t sv_xrcd_domain(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static MemorySegment sv_xrcd_domain$address() {
+        return sv_xrcd_domain.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * uint32_t sv_xrcd_domain(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static int sv_xrcd_domain(MemorySegment vxrcd) {
+        var mh$ = sv_xrcd_domain.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_xrcd_domain", vxrcd);
+            }
+            return (int)mh$.invokeExact(vxrcd);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_xrcd_bind {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_bind");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_xrcd_bind(struct ibv_xrcd *vxrcd, struct ibv_xrcd *real)
+     * }
+     */
+    public static FunctionDescriptor sv_xrcd_bind$descriptor() {
+        return sv_xrcd_bind.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_xrcd_bind(struct ibv_xrcd *vxrcd, struct ibv_xrcd *real)
+     * }
+     */
+    public static MethodHandle sv_xrcd_bind$handle() {
+        return sv_xrcd_bind.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_xrcd_bind(struct ibv_xrcd *vxrcd, struct ibv_xrcd *real)
+     * }
+     */
+    public static MemorySegment sv_xrcd_bind$address() {
+        return sv_xrcd_bind.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_xrcd_bind(struct ibv_xrcd *vxrcd, struct ibv_xrcd *real)
+     * }
+     */
+    public static void sv_xrcd_bind(MemorySegment vxrcd, MemorySegment real) {
+        var mh$ = sv_xrcd_bind.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_xrcd_bind", vxrcd, real);
+            }
+            mh$.invokeExact(vxrcd, real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_xrcd_free {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_free");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_xrcd_free(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static FunctionDescriptor sv_xrcd_free$descriptor() {
+        return sv_xrcd_free.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_xrcd_free(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static MethodHandle sv_xrcd_free$handle() {
+        return sv_xrcd_free.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_xrcd_free(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static MemorySegment sv_xrcd_free$address() {
+        return sv_xrcd_free.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_xrcd_free(struct ibv_xrcd *vxrcd)
+     * }
+     */
+    public static void sv_xrcd_free(MemorySegment vxrcd) {
+        var mh$ = sv_xrcd_free.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_xrcd_free", vxrcd);
+            }
+            mh$.invokeExact(vxrcd);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_srq_alloc {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
@@ -3796,6 +4054,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     private static class sv_qp_alloc {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
             shadowverbs_h.C_POINTER
         );
 
@@ -3807,7 +4066,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Function descriptor for:
      * {@snippet lang=c :
-     * struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd)
+     * struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd)
      * }
      */
     public static FunctionDescriptor sv_qp_alloc$descriptor() {
@@ -3817,7 +4076,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Downcall method handle for:
      * {@snippet lang=c :
-     * struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd)
+     * struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd)
      * }
      */
     public static MethodHandle sv_qp_alloc$handle() {
@@ -3827,7 +4086,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Address for:
      * {@snippet lang=c :
-     * struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd)
+     * struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd)
      * }
      */
     public static MemorySegment sv_qp_alloc$address() {
@@ -3836,16 +4095,16 @@ public class shadowverbs_h extends shadowverbs_h$shared {
 
     /**
      * {@snippet lang=c :
-     * struct ibv_qp *sv_qp_alloc(struct ibv_pd *vpd)
+     * struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd)
      * }
      */
-    public static MemorySegment sv_qp_alloc(MemorySegment vpd) {
+    public static MemorySegment sv_qp_alloc(MemorySegment vcontext, MemorySegment vpd) {
         var mh$ = sv_qp_alloc.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall("sv_qp_alloc", vpd);
+                traceDowncall("sv_qp_alloc", vcontext, vpd);
             }
-            return (MemorySegment)mh$.invokeExact(vpd);
+            return (MemorySegment)mh$.invokeExact(vcontext, vpd);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
@@ -4147,6 +4406,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("sv_qp_set_rkeys", vqp, map);
+            }
+            mh$.invokeExact(vqp, map);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_qp_set_srqs {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_qp_set_srqs");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map)
+     * }
+     */
+    public static FunctionDescriptor sv_qp_set_srqs$descriptor() {
+        return sv_qp_set_srqs.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map)
+     * }
+     */
+    public static MethodHandle sv_qp_set_srqs$handle() {
+        return sv_qp_set_srqs.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map)
+     * }
+     */
+    public static MemorySegment sv_qp_set_srqs$address() {
+        return sv_qp_set_srqs.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map)
+     * }
+     */
+    public static void sv_qp_set_srqs(MemorySegment vqp, MemorySegment map) {
+        var mh$ = sv_qp_set_srqs.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_qp_set_srqs", vqp, map);
             }
             mh$.invokeExact(vqp, map);
         } catch (Error | RuntimeException ex) {
@@ -4943,6 +5262,310 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_real_modify_cq", real, attr);
             }
             return (int)mh$.invokeExact(real, attr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_open_xrcd {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_open_xrcd");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_real_open_xrcd(struct ibv_context *real, struct ibv_xrcd_init_attr *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_open_xrcd$descriptor() {
+        return sv_real_open_xrcd.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_real_open_xrcd(struct ibv_context *real, struct ibv_xrcd_init_attr *attr)
+     * }
+     */
+    public static MethodHandle sv_real_open_xrcd$handle() {
+        return sv_real_open_xrcd.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_real_open_xrcd(struct ibv_context *real, struct ibv_xrcd_init_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_open_xrcd$address() {
+        return sv_real_open_xrcd.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_xrcd *sv_real_open_xrcd(struct ibv_context *real, struct ibv_xrcd_init_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_open_xrcd(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_open_xrcd.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_open_xrcd", real, attr);
+            }
+            return (MemorySegment)mh$.invokeExact(real, attr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_close_xrcd {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_close_xrcd");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_real_close_xrcd(struct ibv_xrcd *real)
+     * }
+     */
+    public static FunctionDescriptor sv_real_close_xrcd$descriptor() {
+        return sv_real_close_xrcd.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_real_close_xrcd(struct ibv_xrcd *real)
+     * }
+     */
+    public static MethodHandle sv_real_close_xrcd$handle() {
+        return sv_real_close_xrcd.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_real_close_xrcd(struct ibv_xrcd *real)
+     * }
+     */
+    public static MemorySegment sv_real_close_xrcd$address() {
+        return sv_real_close_xrcd.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_real_close_xrcd(struct ibv_xrcd *real)
+     * }
+     */
+    public static int sv_real_close_xrcd(MemorySegment real) {
+        var mh$ = sv_real_close_xrcd.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_close_xrcd", real);
+            }
+            return (int)mh$.invokeExact(real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_create_srq_ex {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_create_srq_ex");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_create_srq_ex$descriptor() {
+        return sv_real_create_srq_ex.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr)
+     * }
+     */
+    public static MethodHandle sv_real_create_srq_ex$handle() {
+        return sv_real_create_srq_ex.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr)
+     * }
+     */
+    public static MemorySegment sv_real_create_srq_ex$address() {
+        return sv_real_create_srq_ex.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr)
+     * }
+     */
+    public static MemorySegment sv_real_create_srq_ex(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_create_srq_ex.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_create_srq_ex", real, attr);
+            }
+            return (MemorySegment)mh$.invokeExact(real, attr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_get_srq_num {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_get_srq_num");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number)
+     * }
+     */
+    public static FunctionDescriptor sv_real_get_srq_num$descriptor() {
+        return sv_real_get_srq_num.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number)
+     * }
+     */
+    public static MethodHandle sv_real_get_srq_num$handle() {
+        return sv_real_get_srq_num.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number)
+     * }
+     */
+    public static MemorySegment sv_real_get_srq_num$address() {
+        return sv_real_get_srq_num.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number)
+     * }
+     */
+    public static int sv_real_get_srq_num(MemorySegment real, MemorySegment number) {
+        var mh$ = sv_real_get_srq_num.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_get_srq_num", real, number);
+            }
+            return (int)mh$.invokeExact(real, number);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_create_qp_ex {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_create_qp_ex");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_create_qp_ex$descriptor() {
+        return sv_real_create_qp_ex.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr)
+     * }
+     */
+    public static MethodHandle sv_real_create_qp_ex$handle() {
+        return sv_real_create_qp_ex.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr)
+     * }
+     */
+    public static MemorySegment sv_real_create_qp_ex$address() {
+        return sv_real_create_qp_ex.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr)
+     * }
+     */
+    public static MemorySegment sv_real_create_qp_ex(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_create_qp_ex.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_create_qp_ex", real, attr);
+            }
+            return (MemorySegment)mh$.invokeExact(real, attr);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

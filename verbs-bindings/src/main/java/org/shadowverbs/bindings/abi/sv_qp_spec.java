@@ -17,6 +17,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  * struct sv_qp_spec {
  *     struct ibv_cq *send_cq;
  *     struct ibv_cq *recv_cq;
+ *     struct ibv_xrcd *xrcd;
  *     struct ibv_srq *srq;
  *     void *qp_context;
  *     struct ibv_qp_cap cap;
@@ -37,6 +38,7 @@ public class sv_qp_spec {
     private static final GroupLayout $LAYOUT = MemoryLayout.structLayout(
         shadowverbs_h.C_POINTER.withName("send_cq"),
         shadowverbs_h.C_POINTER.withName("recv_cq"),
+        shadowverbs_h.C_POINTER.withName("xrcd"),
         shadowverbs_h.C_POINTER.withName("srq"),
         shadowverbs_h.C_POINTER.withName("qp_context"),
         ibv_qp_cap.layout().withName("cap"),
@@ -141,6 +143,50 @@ public class sv_qp_spec {
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
         struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
+    }
+
+    private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static final AddressLayout xrcd$layout() {
+        return xrcd$LAYOUT;
+    }
+
+    private static final long xrcd$OFFSET = $LAYOUT.byteOffset(groupElement("xrcd"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static final long xrcd$offset() {
+        return xrcd$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static MemorySegment xrcd(MemorySegment struct) {
+        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
+        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));

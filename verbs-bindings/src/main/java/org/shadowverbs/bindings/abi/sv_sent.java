@@ -20,7 +20,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint32_t opcode;
  *     uint32_t signaled;
  *     uint32_t ordinal;
- *     uint32_t reserved;
+ *     uint32_t srq;
  * }
  * }
  */
@@ -36,7 +36,7 @@ public class sv_sent {
         shadowverbs_h.C_INT.withName("opcode"),
         shadowverbs_h.C_INT.withName("signaled"),
         shadowverbs_h.C_INT.withName("ordinal"),
-        shadowverbs_h.C_INT.withName("reserved")
+        shadowverbs_h.C_INT.withName("srq")
     ).withName("sv_sent");
 
     /**
@@ -266,48 +266,48 @@ public class sv_sent {
         struct.set(ordinal$LAYOUT, ordinal$OFFSET, fieldValue);
     }
 
-    private static final OfInt reserved$LAYOUT = (OfInt)$LAYOUT.select(groupElement("reserved"));
+    private static final OfInt srq$LAYOUT = (OfInt)$LAYOUT.select(groupElement("srq"));
 
     /**
      * Layout for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t srq
      * }
      */
-    public static final OfInt reserved$layout() {
-        return reserved$LAYOUT;
+    public static final OfInt srq$layout() {
+        return srq$LAYOUT;
     }
 
-    private static final long reserved$OFFSET = $LAYOUT.byteOffset(groupElement("reserved"));
+    private static final long srq$OFFSET = $LAYOUT.byteOffset(groupElement("srq"));
 
     /**
      * Offset for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t srq
      * }
      */
-    public static final long reserved$offset() {
-        return reserved$OFFSET;
+    public static final long srq$offset() {
+        return srq$OFFSET;
     }
 
     /**
      * Getter for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t srq
      * }
      */
-    public static int reserved(MemorySegment struct) {
-        return struct.get(reserved$LAYOUT, reserved$OFFSET);
+    public static int srq(MemorySegment struct) {
+        return struct.get(srq$LAYOUT, srq$OFFSET);
     }
 
     /**
      * Setter for field:
      * {@snippet lang=c :
-     * uint32_t reserved
+     * uint32_t srq
      * }
      */
-    public static void reserved(MemorySegment struct, int fieldValue) {
-        struct.set(reserved$LAYOUT, reserved$OFFSET, fieldValue);
+    public static void srq(MemorySegment struct, int fieldValue) {
+        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
     }
 
     /**

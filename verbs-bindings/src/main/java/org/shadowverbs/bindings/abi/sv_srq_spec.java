@@ -18,6 +18,9 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     void *srq_context;
  *     uint32_t max_wr;
  *     uint32_t max_sge;
+ *     struct ibv_xrcd *xrcd;
+ *     struct ibv_cq *cq;
+ *     uint32_t vnumber;
  * }
  * }
  */
@@ -30,7 +33,11 @@ public class sv_srq_spec {
     private static final GroupLayout $LAYOUT = MemoryLayout.structLayout(
         shadowverbs_h.C_POINTER.withName("srq_context"),
         shadowverbs_h.C_INT.withName("max_wr"),
-        shadowverbs_h.C_INT.withName("max_sge")
+        shadowverbs_h.C_INT.withName("max_sge"),
+        shadowverbs_h.C_POINTER.withName("xrcd"),
+        shadowverbs_h.C_POINTER.withName("cq"),
+        shadowverbs_h.C_INT.withName("vnumber"),
+        MemoryLayout.paddingLayout(4)
     ).withName("sv_srq_spec");
 
     /**
@@ -170,6 +177,138 @@ public class sv_srq_spec {
      */
     public static void max_sge(MemorySegment struct, int fieldValue) {
         struct.set(max_sge$LAYOUT, max_sge$OFFSET, fieldValue);
+    }
+
+    private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static final AddressLayout xrcd$layout() {
+        return xrcd$LAYOUT;
+    }
+
+    private static final long xrcd$OFFSET = $LAYOUT.byteOffset(groupElement("xrcd"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static final long xrcd$offset() {
+        return xrcd$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static MemorySegment xrcd(MemorySegment struct) {
+        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * struct ibv_xrcd *xrcd
+     * }
+     */
+    public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
+        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
+    }
+
+    private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * struct ibv_cq *cq
+     * }
+     */
+    public static final AddressLayout cq$layout() {
+        return cq$LAYOUT;
+    }
+
+    private static final long cq$OFFSET = $LAYOUT.byteOffset(groupElement("cq"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * struct ibv_cq *cq
+     * }
+     */
+    public static final long cq$offset() {
+        return cq$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * struct ibv_cq *cq
+     * }
+     */
+    public static MemorySegment cq(MemorySegment struct) {
+        return struct.get(cq$LAYOUT, cq$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * struct ibv_cq *cq
+     * }
+     */
+    public static void cq(MemorySegment struct, MemorySegment fieldValue) {
+        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
+    }
+
+    private static final OfInt vnumber$LAYOUT = (OfInt)$LAYOUT.select(groupElement("vnumber"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t vnumber
+     * }
+     */
+    public static final OfInt vnumber$layout() {
+        return vnumber$LAYOUT;
+    }
+
+    private static final long vnumber$OFFSET = $LAYOUT.byteOffset(groupElement("vnumber"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t vnumber
+     * }
+     */
+    public static final long vnumber$offset() {
+        return vnumber$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t vnumber
+     * }
+     */
+    public static int vnumber(MemorySegment struct) {
+        return struct.get(vnumber$LAYOUT, vnumber$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t vnumber
+     * }
+     */
+    public static void vnumber(MemorySegment struct, int fieldValue) {
+        struct.set(vnumber$LAYOUT, vnumber$OFFSET, fieldValue);
     }
 
     /**

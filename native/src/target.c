@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "datagram.h"
+#include "target.h"
 #include "idmap.h"
 #include "tcp.h"
 
-static SV_ALWAYS_INLINE void aim(uint64_t vah, uint32_t qp_num, uint32_t qkey, struct ibv_send_wr *real)
+static SV_ALWAYS_INLINE void aim_datagram(uint64_t vah, uint32_t qp_num, uint32_t qkey, struct ibv_send_wr *real)
 {
 	const struct sv_ah *ah = sv_ah_of((struct ibv_ah *)(uintptr_t)vah);
 	uint64_t found;
@@ -23,10 +23,22 @@ void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
 {
 	const struct sv_sent_entry *entry = sv_send_slot(qp, slot);
 
-	aim(entry->remote_addr, entry->rkey, entry->compare_add, real);
+	if (sv_is_datagram(qp))
+		aim_datagram(entry->remote_addr, entry->rkey, entry->compare_add, real);
+	else
+		real->qp_type.xrc.remote_srqn = sv_srq_number_real(qp, sv_logged_srq(entry));
 }
 
-int sv_post_datagrams(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* Whether such a queue pair takes that request at all. */
+static int check_request(const struct sv_qp *qp, const struct ibv_send_wr *wr)
+{
+	if (sv_is_datagram(qp))
+		return (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM) && sv_ours(wr->wr.ud.ah)
+			       ? 0 : EINVAL;
+	return wr->opcode <= IBV_WR_SEND_WITH_INV && sv_opcode_in(wr->opcode, SV_OPCODES) ? 0 : EINVAL;
+}
+
+int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	const struct sv_context *context = sv_context_of(qp->v.context);
 	struct sv_request_fields fields;
@@ -35,16 +47,20 @@ int sv_post_datagrams(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	int err = 0;
 
 	for (; wr && !err; wr = wr->next) {
-		if (wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM)
-			err = EINVAL;
-		else if (!sv_ours(wr->wr.ud.ah))
-			err = EINVAL;
-		else
-			err = sv_log_send_within(qp, wr, &fields, qp->datagrams);
+		err = check_request(qp, wr);
+		if (!err)
+			err = sv_log_send_within(qp, wr, &fields, qp->targeted);
 		if (!err) {
-			sv_send_slot(qp, fields.slot)->compare_add = wr->wr.ud.remote_qkey;
+			struct sv_sent_entry *entry = sv_send_slot(qp, fields.slot);
+
 			sv_build_send(qp, &fields, &real, wr->num_sge > 1 ? qp->send_scratch : &one);
-			aim(fields.remote_addr, fields.rkey, wr->wr.ud.remote_qkey, &real);
+			if (sv_is_datagram(qp)) {
+				entry->compare_add = wr->wr.ud.remote_qkey;
+				aim_datagram(fields.remote_addr, fields.rkey, wr->wr.ud.remote_qkey, &real);
+			} else {
+				sv_log_srq(entry, wr->qp_type.xrc.remote_srqn);
+				real.qp_type.xrc.remote_srqn = sv_srq_number_real(qp, wr->qp_type.xrc.remote_srqn);
+			}
 			err = context->post_send(qp->sq.real, &real, &real_bad);
 			if (err)
 				sv_unlog_send(qp, 1);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * XRC: requests name the shared receive queue at the peer that they are for, by its number. A receive QP has no queues and
+ * no completion queues of its own; its messages come to the SRQs of its domain, each of which has a completion queue.
+ */
+#ifndef SV_XRC_H
+#define SV_XRC_H
+
+#include "idmap.h"
+#include "objects.h"
+
+/* Several may stand for one domain: those that were opened with the same file. */
+struct sv_xrcd {
+	struct ibv_xrcd *real;
+	uint64_t device, inode;		/* of that file; 0: none */
+	uint32_t domain;
+	struct ibv_xrcd v;
+	char zeros[SV_ZEROS];
+};
+
+#define sv_xrcd_of(p) sv_container_of(p, struct sv_xrcd, v)
+
+/* What a QP of XRC has beside. */
+struct sv_xrc {
+	const struct sv_xrcd *xrcd;	/* of a receive QP */
+	const struct sv_idmap *srqs;	/* of a send QP: the peer's SRQ numbers that do not mean themselves */
+};
+
+static inline bool sv_is_xrc_receiver(const struct sv_qp *qp)
+{
+	return qp->v.qp_type == IBV_QPT_XRC_RECV;
+}
+
+static inline uint32_t sv_logged_srq(const struct sv_sent_entry *entry)
+{
+	return sv_opcode_in(entry->opcode, SV_OPCODES_ATOMIC) ? entry->imm : entry->compare_add;
+}
+
+static inline void sv_log_srq(struct sv_sent_entry *entry, uint32_t number)
+{
+	if (sv_opcode_in(entry->opcode, SV_OPCODES_ATOMIC))
+		entry->imm = number;
+	else
+		entry->compare_add = number;
+}
+
+static inline uint32_t sv_srq_number_real(const struct sv_qp *qp, uint32_t number)
+{
+	uint64_t found;
+
+	return sv_idmap_find(qp->xrc->srqs, number, &found) ? found : number ^ sv_masks.qp_num;
+}
+
+/* Where the completions of an SRQ's receive go, when it holds a message for that QP. */
+static inline struct sv_cq *sv_shared_cq(const struct sv_srq *srq, const struct sv_qp *qp)
+{
+	return srq->xrcd ? srq->cq : sv_cq_of(qp->v.recv_cq);
+}
+
+/*
+ * All SRQs of a receive QP's domain, under a lock of their own. `self` is the thread of a verb, which takes the locks of
+ * queues as well, or NULL with the gate closed.
+ */
+void sv_xrc_each_cq(const struct sv_qp *qp, void (*visit)(struct sv_cq *cq, const struct sv_qp *qp));
+/* Takes what has come into the virtual completion queues; nothing more will. */
+void sv_xrc_collect(const struct sv_qp *qp, struct sv_thread *self);
+/* Forgets its messages and their completions. */
+void sv_xrc_forget_receiver(struct sv_qp *qp, struct sv_thread *self);
+/* An SRQ is about to end: it leaves its domain. */
+void sv_xrc_leave(struct sv_srq *srq);
+
+/* For the operations of a context. */
+struct ibv_xrcd *sv_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
+int sv_close_xrcd(struct ibv_xrcd *xrcd);
+int sv_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+
+#endif

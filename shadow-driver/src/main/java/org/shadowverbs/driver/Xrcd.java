@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver;
+
+/** An XRC domain. */
+final class Xrcd extends Resource {
+    final Context context;
+    /** A descriptor of ours for the file that names the domain; -1: none does. */
+    final int fd;
+    /** The same of all that stand for one domain. */
+    final int domain;
+
+    Xrcd(final long virtual, final long real, final Context context, final int fd, final int domain) {
+        super(virtual, real);
+        this.context = context;
+        this.fd = fd;
+        this.domain = domain;
+    }
+}
