@@ -44,7 +44,7 @@ list_own()
 {
 	run_jextract --dump-includes "$work/all.includes" -I ../native/include "../native/include/$1.h"
 	sed -n "s|^\\(--include-[a-z]* [^ ]*\\) *# header: .*/native/include/$1.h\$|\\1|p" "$work/all.includes" |
-		grep -v -w 'SHADOWVERBS_H\|SHADOWVERBS_TCP_H\|struct sv_keymap' | LC_ALL=C sort >"$2"
+		grep -v -w 'SHADOWVERBS_H\|SHADOWVERBS_TCP_H\|struct sv_keymap\|struct sv_idmap' | LC_ALL=C sort >"$2"
 }
 
 list_own shadowverbs shadowverbs.includes

@@ -65,8 +65,14 @@ static int take_real(struct sv_context *context, struct sv_event *event)
 		else if (concerns_port(real.event_type))
 			event->object = (void *)(uintptr_t)real.element.port_num;
 		SV_REAL(ibv_ack_async_event)(&real);
-		if (real.event_type == IBV_EVENT_QP_LAST_WQE_REACHED)
-			sv_store_release(&sv_qp_of(event->object)->last_receive, 1);
+		if (real.event_type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+			struct sv_qp *qp = sv_qp_of(event->object);
+
+			/* The drain puts the QPs of datagrams into the error state. */
+			if (qp->v.qp_type == IBV_QPT_UD && (sv_load(&sv_gate_word) & SV_GATE_CLOSED))
+				continue;
+			sv_store_release(&qp->last_receive, 1);
+		}
 		/* Nothing that we virtualize has the others (WQ). */
 		if (event->object || concerns_port(real.event_type))
 			return 1;

@@ -236,10 +236,79 @@ static void flushed_datagrams_are_sent_once(void)
 	close_fixture(f);
 }
 
+/* With an SRQ: who sent is told as ever; the flush concerns the sends alone, and its event nobody. */
+static void datagrams_to_a_shared_queue(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_srq_init_attr shared = { .attr = { 4, 1, 0 } };
+	struct ibv_srq *srq = ibv_create_srq(f->pd, &shared);
+	struct ibv_qp_init_attr init = {
+		.send_cq = f->cq,
+		.recv_cq = f->cq,
+		.srq = srq,
+		.cap = { 4, 0, 1, 0, 0 },
+		.qp_type = IBV_QPT_UD,
+	};
+	struct ibv_qp *qp = ibv_create_qp(f->pd, &init);
+	struct ibv_sge sge = { (uintptr_t)f->buffer, 64, f->mr->lkey };
+	struct ibv_recv_wr recv = { .wr_id = 7, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_ah *ah = make_ah(f), *real_ah;
+	struct ibv_async_event event;
+	uint64_t position;
+	struct ibv_wc wc;
+
+	CHECK(qp && qp->srq == srq);
+	to_state(qp, IBV_QPS_INIT);
+	to_state(qp, IBV_QPS_RTR);
+	to_state(qp, IBV_QPS_RTS);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQUAL(ibv_post_srq_recv(srq, &recv, &bad), 0);
+	mock_complete_shared(mock_srq(srq), 0, mock_qp(qp), IBV_WC_SUCCESS, 64);
+	wc = expect(f->cq, 7, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, qp->qp_num);
+	CHECK_EQUAL(wc.src_qp, 0xbad ^ NUMBER_MASK);
+	CHECK_EQUAL(wc.slid, 0xbad ^ LID_MASK);
+	CHECK_EQUAL(send_to(f, qp, ah, 0x42, 1, 0), 0);
+	mock_complete_shared(mock_srq(srq), 1, mock_qp(qp), IBV_WC_SUCCESS, 64);
+	sv_gate_announce(1);
+	close_gate();
+	CHECK_EQUAL(sv_qp_post_marker(qp), 0);
+	mock_complete_sends(mock_qp(qp), 2, IBV_WC_WR_FLUSH_ERR);
+	mock_async_event(f->context, IBV_EVENT_QP_LAST_WQE_REACHED, sv_real(qp));
+	CHECK_EQUAL(sv_cq_drain(f->cq), 3);
+	CHECK_EQUAL(bookmark(qp).receives, 0);
+	CHECK_EQUAL(sv_qp_errors_withdraw(qp), 0);
+	CHECK_EQUAL(sv_context_drain(f->context), 0);
+	real_ah = sv_real(ah);
+	CHECK_EQUAL(sv_ah_bind(ah, NULL, 0, NULL), 0);
+	ibv_destroy_ah(real_ah);
+	driver_detach(f->context);
+	CHECK_EQUAL(mock_objects, 0);
+	driver_reattach(f->context);
+	real_ah = ibv_create_ah(sv_real(f->pd), &(struct ibv_ah_attr){ .dlid = 9 });
+	CHECK_EQUAL(sv_ah_bind(ah, &real_ah, 1, NULL), 0);
+	CHECK_EQUAL(sv_srq_replay(srq, &position), 0);
+	CHECK_EQUAL(position, 1);
+	CHECK_EQUAL(sv_qp_replay_sends(qp, &position), 0);
+	CHECK_EQUAL(mock_qp(qp)->send.posted, 1);
+	mock_async_event(f->context, IBV_EVENT_PORT_ACTIVE, (void *)1);
+	sv_gate_open();
+	wc = expect(f->cq, 7, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.src_qp, 0xbad ^ NUMBER_MASK);
+	expect_none(f->cq);
+	CHECK_EQUAL(ibv_get_async_event(f->context, &event), 0);
+	CHECK_EQUAL(event.event_type, IBV_EVENT_PORT_ACTIVE);
+	CHECK_EQUAL(ibv_destroy_ah(ah), 0);
+	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+	CHECK_EQUAL(ibv_destroy_srq(srq), 0);
+	close_fixture(f);
+}
+
 int main(void)
 {
 	RUN(local_completion_is_enough);
 	RUN(datagrams);
 	RUN(flushed_datagrams_are_sent_once);
+	RUN(datagrams_to_a_shared_queue);
 	return 0;
 }
