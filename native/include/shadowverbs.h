@@ -74,6 +74,9 @@ enum sv_op {
 	SV_OP_CREATE_AH,		/* pd, attr * -> ah */
 	SV_OP_DESTROY_AH,		/* ah */
 	SV_OP_CREATE_SRQ_EX,		/* context, struct ibv_srq_init_attr_ex * -> srq */
+	SV_OP_INIT_AH,			/* context, port, const struct ibv_grh *, struct ibv_ah_attr *: its route alone */
+	SV_OP_ATTACH_MCAST,		/* qp, const union ibv_gid *, lid */
+	SV_OP_DETACH_MCAST,		/* qp, const union ibv_gid *, lid */
 	SV_OP_OPEN_XRCD,		/* context, struct ibv_xrcd_init_attr * -> xrcd */
 	SV_OP_CLOSE_XRCD,		/* xrcd */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Address handles: objects and verbs. */
+/* Address handles, and multicast groups. */
 #include "control.h"
 #include "objects.h"
 #include "real.h"
-#include "say.h"
 
 struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd)
 {
@@ -58,38 +57,52 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 	return SV_CONTROL(SV_OP_DESTROY_AH, "ibv_destroy_ah", NULL, SV_POINTER(ah));
 }
 
-/* Completions name senders by virtual ids, so the way back needs nothing but what they say. */
+/*
+ * Completions name senders by virtual ids, so the way back needs nothing but what they say. The GIDs in a global route
+ * header are real ones, which the driver knows.
+ */
 int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
 			struct ibv_ah_attr *attr)
 {
-	static int said;
+	int err = 0;
 
 	if (!sv_ours(context))
 		return SV_REAL(ibv_init_ah_from_wc)(context, port, wc, grh, attr);
-	/* The GIDs in the header are the real ones. */
-	if (wc->wc_flags & IBV_WC_GRH) {
-		sv_refuse("ibv_init_ah_from_wc of a datagram with a global route", &said);
-		return EOPNOTSUPP;
-	}
 	*attr = (struct ibv_ah_attr){
 		.dlid = wc->slid,
 		.sl = wc->sl,
 		.src_path_bits = wc->dlid_path_bits,
 		.port_num = port,
 	};
-	return 0;
+	if (wc->wc_flags & IBV_WC_GRH)
+		err = SV_CONTROL(SV_OP_INIT_AH, "ibv_init_ah_from_wc", NULL, SV_POINTER(context), SV_ARG(port),
+				 SV_POINTER(grh), SV_POINTER(attr));
+	if (!err)
+		return 0;
+	errno = err;
+	return -1;
 }
 
 struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
 {
 	struct ibv_ah_attr attr;
-	int err;
 
 	if (!sv_ours(pd))
 		return SV_REAL(ibv_create_ah_from_wc)(pd, wc, grh, port);
-	err = ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr);
-	if (!err)
-		return ibv_create_ah(pd, &attr);
-	errno = err;
-	return NULL;
+	return ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) ? NULL : ibv_create_ah(pd, &attr);
+}
+
+/* Multicast addresses mean themselves everywhere. */
+int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	if (!sv_ours(qp))
+		return SV_REAL(ibv_attach_mcast)(qp, gid, lid);
+	return SV_CONTROL(SV_OP_ATTACH_MCAST, "ibv_attach_mcast", NULL, SV_POINTER(qp), SV_POINTER(gid), SV_ARG(lid));
+}
+
+int ibv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
+{
+	if (!sv_ours(qp))
+		return SV_REAL(ibv_detach_mcast)(qp, gid, lid);
+	return SV_CONTROL(SV_OP_DETACH_MCAST, "ibv_detach_mcast", NULL, SV_POINTER(qp), SV_POINTER(gid), SV_ARG(lid));
 }

@@ -163,6 +163,10 @@ void qp_connect(struct endpoint *endpoint, struct ibv_qp *qp, const struct qp_ad
 		.min_rnr_timer = timing->min_rnr_timer,
 		.ah_attr = { .dlid = peer->lid, .port_num = endpoint->port_num, .is_global = endpoint->with_gid },
 	};
+	/* Of XRC one end has requests, and the other what answers them. */
+	int responder = qp->qp_type == IBV_QPT_XRC_SEND ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	int requester = qp->qp_type == IBV_QPT_XRC_RECV ? 0
+		      : IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
 	int err;
 
 	if (endpoint->with_gid) {
@@ -171,7 +175,7 @@ void qp_connect(struct endpoint *endpoint, struct ibv_qp *qp, const struct qp_ad
 		attr.ah_attr.grh.hop_limit = 64;
 	}
 	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+			    responder);
 	if (err)
 		die(err, "ibv_modify_qp to RTR");
 	memset(&attr, 0, sizeof(attr));
@@ -181,8 +185,7 @@ void qp_connect(struct endpoint *endpoint, struct ibv_qp *qp, const struct qp_ad
 	attr.retry_cnt = timing->retry_cnt;
 	attr.rnr_retry = timing->rnr_retry;
 	attr.max_rd_atomic = endpoint_rd_atomic(endpoint);
-	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN | requester);
 	if (err)
 		die(err, "ibv_modify_qp to RTS");
 }

@@ -1,4 +1,4 @@
-/* One port of one device, and RC queue pairs on it taken from RESET to RTS. Every failure ends the process. */
+/* One port of one device, and RC or XRC queue pairs on it taken from RESET to RTS. Every failure ends the process. */
 #ifndef PROGRAMS_ENDPOINT_H
 #define PROGRAMS_ENDPOINT_H
 

@@ -30,6 +30,11 @@ public final class Gid {
         return prefix == 0xfe80_0000_0000_0000L;
     }
 
+    /** ff00::/8 */
+    public boolean isMulticast() {
+        return prefix >>> 56 == 0xff;
+    }
+
     /** ::ffff:a.b.c.d: a RoCE GID made from an IPv4 address. */
     public boolean isIpv4Mapped() {
         return prefix == 0 && interfaceId >>> 32 == 0xffff;

@@ -10,6 +10,8 @@ public final class IdMasks {
     /** The lid mask leaves the two upper bits alone: unicast lids stay unicast. */
     public static final IdMasks SCRAMBLED = new IdMasks(0x2a5b3c, 0x5ac3_17e9, 0x1357, 0x00a5_005a_0c30_03c0L);
 
+    private static final int FIRST_MULTICAST_LID = 0xc000;
+
     private final int qpNum;
     private final int key;
     private final int lid;
@@ -39,13 +41,16 @@ public final class IdMasks {
 
     /**
      * Its own inverse. Lid 0 means "none" (RoCE) and stays 0; so the one lid that would become 0 stays itself, too.
+     * Multicast lids mean themselves.
      */
     public int lid(final int lidToMap) {
-        return lidToMap == 0 || lidToMap == lid ? lidToMap : lidToMap ^ lid;
+        return lidToMap == 0 || lidToMap == lid || lidToMap >= FIRST_MULTICAST_LID ? lidToMap : lidToMap ^ lid;
     }
 
-    /** Its own inverse, on the interface id. The zero GID is an empty entry and stays zero. */
+    /**
+     * Its own inverse, on the interface id. The zero GID is an empty entry and stays zero; multicast GIDs mean themselves.
+     */
     public Gid gid(final Gid gidToMap) {
-        return gidToMap.isZero() || gid == 0 ? gidToMap : new Gid(gidToMap.prefix(), gidToMap.interfaceId() ^ gid);
+        return gidToMap.isZero() || gidToMap.isMulticast() || gid == 0 ? gidToMap : new Gid(gidToMap.prefix(), gidToMap.interfaceId() ^ gid);
     }
 }

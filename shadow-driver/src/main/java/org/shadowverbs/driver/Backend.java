@@ -148,6 +148,11 @@ interface Backend {
 
     int qpNum(long qp);
 
+    /** @param gid union ibv_gid */
+    int attachMcast(long qp, MemorySegment gid, int lid);
+
+    int detachMcast(long qp, MemorySegment gid, int lid);
+
     int queryQp(long qp, MemorySegment attr, int mask, MemorySegment initAttr);
 
     int modifyQp(long qp, MemorySegment attr, int mask);

@@ -209,6 +209,16 @@ final class ChosenBackend implements Backend {
     }
 
     @Override
+    public int attachMcast(final long qp, final MemorySegment gid, final int lid) {
+        return chosen.attachMcast(qp, gid, lid);
+    }
+
+    @Override
+    public int detachMcast(final long qp, final MemorySegment gid, final int lid) {
+        return chosen.detachMcast(qp, gid, lid);
+    }
+
+    @Override
     public int queryQp(final long qp, final MemorySegment attr, final int mask, final MemorySegment initAttr) {
         return chosen.queryQp(qp, attr, mask, initAttr);
     }

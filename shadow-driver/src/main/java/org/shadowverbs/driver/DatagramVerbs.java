@@ -3,18 +3,29 @@ package org.shadowverbs.driver;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_global_route;
+import org.shadowverbs.bindings.verbs.ibv_grh;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.Gid;
 import org.shadowverbs.ids.OwnerRecord;
 import org.shadowverbs.ids.PortIds;
 
 /** Where datagrams go and whom they come from: address handles, and the table of senders. */
 final class DatagramVerbs {
+    /** In the first byte of a global route header. */
+    private static final int IP_VERSION_6 = 0x60;
+    /** Of RoCE over IPv4, whose header is in the last 20 of the 40 bytes. */
+    private static final int IPV4_TTL = 28;
+    private static final int IPV4_FROM = 32;
+    private static final int IPV4_TO = 36;
+
     private final Native library;
     private final Backend backend;
     private final Model model;
@@ -36,7 +47,7 @@ final class DatagramVerbs {
         if (virtual == 0) {
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
-        final Ah ah = new Ah(virtual, pd, attr.toArray(java.lang.foreign.ValueLayout.JAVA_BYTE));
+        final Ah ah = new Ah(virtual, pd, attr.toArray(ValueLayout.JAVA_BYTE));
         try {
             bind(ah);
         } catch (RuntimeException e) {
@@ -45,6 +56,94 @@ final class DatagramVerbs {
         }
         model.ahs.add(ah);
         return virtual;
+    }
+
+    /**
+     * The way back to who sent a datagram: the header in front of it holds the real GIDs of now, or, of one that came
+     * before a restart, the virtual ones.
+     *
+     * @param grh struct ibv_grh, or an IPv4 header in its last 20 bytes
+     * @param attr gets the global route
+     */
+    int initAh(final long vcontext, final int portNumber, final MemorySegment grh, final MemorySegment attr) {
+        final Context context = model.contexts.get(vcontext);
+        job.awaitAddressBook();
+        Ports.ensure(backend, context, model.masks);
+        try (Arena arena = Arena.ofConfined()) {
+            // The application's may lie anywhere.
+            final MemorySegment header = ibv_grh.allocate(arena).copyFrom(grh);
+            final boolean v4 = (header.get(ValueLayout.JAVA_BYTE, 0) & 0xf0) != IP_VERSION_6;
+            final int index = indexOf(context.port(portNumber),
+                    v4 ? mapped(header, IPV4_TO) : Structs.gid(ibv_grh.dgid(header)));
+            if (index < 0) {
+                return VerbsErrno.EINVAL;
+            }
+            final MemorySegment route = ibv_ah_attr.grh(attr);
+            ibv_ah_attr.is_global(attr, (byte) 1);
+            Structs.gid(ibv_global_route.dgid(route),
+                    virtualOf(v4 ? mapped(header, IPV4_FROM) : Structs.gid(ibv_grh.sgid(header))));
+            ibv_global_route.sgid_index(route, (byte) index);
+            ibv_global_route.hop_limit(route,
+                    v4 ? header.get(ValueLayout.JAVA_BYTE, IPV4_TTL) : ibv_grh.hop_limit(header));
+            if (!v4) {
+                final int classAndFlow = Integer.reverseBytes(ibv_grh.version_tclass_flow(header));
+                ibv_global_route.flow_label(route, classAndFlow & 0xf_ffff);
+                ibv_global_route.traffic_class(route, (byte) (classAndFlow >> 20));
+            }
+            return 0;
+        }
+    }
+
+    private static Gid mapped(final MemorySegment grh, final int offset) {
+        return new Gid(0, 0xffff_0000_0000L | Integer.reverseBytes(grh.get(ValueLayout.JAVA_INT_UNALIGNED, offset)) & 0xffff_ffffL);
+    }
+
+    private static int indexOf(final PortIds port, final Gid gid) {
+        for (int i = 0; i < port.gidCount(); i++) {
+            if (port.gidAt(i).real.equals(gid)) {
+                return port.gidAt(i).virtualIndex;
+            }
+        }
+        final PortIds.GidPair before = port.byVirtual(gid);
+        return before == null ? -1 : before.virtualIndex;
+    }
+
+    private Gid virtualOf(final Gid real) {
+        for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
+            for (int p = 0; p < ids.portCount(); p++) {
+                final PortIds port = ids.portAt(p);
+                for (int i = 0; i < port.gidCount(); i++) {
+                    if (port.gidAt(i).real.equals(real)) {
+                        return port.gidAt(i).virtual;
+                    }
+                }
+            }
+        }
+        return model.masks.gid(real);
+    }
+
+    int attach(final long vqp, final MemorySegment gid, final int lid) {
+        final Qp qp = model.qps.get(vqp);
+        final MulticastGroup group = new MulticastGroup(Structs.gid(gid), lid);
+        synchronized (qp) {
+            final int err = group.attach(backend, qp.real);
+            if (err == 0 && !qp.groups.contains(group)) {
+                qp.groups.add(group);
+            }
+            return err;
+        }
+    }
+
+    int detach(final long vqp, final MemorySegment gid, final int lid) {
+        final Qp qp = model.qps.get(vqp);
+        final MulticastGroup group = new MulticastGroup(Structs.gid(gid), lid);
+        synchronized (qp) {
+            final int err = group.detach(backend, qp.real);
+            if (err == 0) {
+                qp.groups.remove(group);
+            }
+            return err;
+        }
     }
 
     int destroyAh(final long vah) {
@@ -81,7 +180,7 @@ final class DatagramVerbs {
             final long map = numbers.isEmpty() ? 0 : newMap(numbers);
             final MemorySegment list = arena.allocate(8L * reals.size(), 8);
             for (int i = 0; i < reals.size(); i++) {
-                list.setAtIndex(java.lang.foreign.ValueLayout.JAVA_LONG, i, reals.get(i));
+                list.setAtIndex(ValueLayout.JAVA_LONG, i, reals.get(i));
             }
             final int err = library.ahBind(ah.virtual, list, reals.size(), map);
             if (err != 0) {

@@ -50,6 +50,8 @@ final class HcaBackend implements Backend {
     private static final MemorySegment IBV_CREATE_QP = f("ibv_create_qp");
     private static final MemorySegment IBV_QUERY_QP = f("ibv_query_qp");
     private static final MemorySegment IBV_MODIFY_QP = f("ibv_modify_qp");
+    private static final MemorySegment IBV_ATTACH_MCAST = f("ibv_attach_mcast");
+    private static final MemorySegment IBV_DETACH_MCAST = f("ibv_detach_mcast");
     private static final MemorySegment IBV_DESTROY_QP = f("ibv_destroy_qp");
 
     private final Native library;
@@ -348,6 +350,16 @@ final class HcaBackend implements Backend {
     @Override
     public int qpNum(final long qp) {
         return ibv_qp.qp_num(Structs.at(qp, ibv_qp.sizeof()));
+    }
+
+    @Override
+    public int attachMcast(final long qp, final MemorySegment gid, final int lid) {
+        return err(call(IBV_ATTACH_MCAST, qp, gid.address(), lid));
+    }
+
+    @Override
+    public int detachMcast(final long qp, final MemorySegment gid, final int lid) {
+        return err(call(IBV_DETACH_MCAST, qp, gid.address(), lid));
     }
 
     @Override

@@ -316,6 +316,16 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
+    public int attachMcast(final long qp, final MemorySegment gid, final int lid) {
+        throw without("multicast");
+    }
+
+    @Override
+    public int detachMcast(final long qp, final MemorySegment gid, final int lid) {
+        throw without("multicast");
+    }
+
+    @Override
     public int queryQp(final long qp, final MemorySegment attr, final int mask, final MemorySegment initAttr) {
         return err(() -> verbs.queryQp(qp, attr, initAttr));
     }

@@ -45,9 +45,12 @@ final class Op {
     static final int CREATE_AH = 40;
     static final int DESTROY_AH = 41;
     static final int CREATE_SRQ_EX = 42;
-    static final int OPEN_XRCD = 43;
-    static final int CLOSE_XRCD = 44;
-    static final int EXIT = 45;
+    static final int INIT_AH = 43;
+    static final int ATTACH_MCAST = 44;
+    static final int DETACH_MCAST = 45;
+    static final int OPEN_XRCD = 46;
+    static final int CLOSE_XRCD = 47;
+    static final int EXIT = 48;
 
     private Op() {
     }

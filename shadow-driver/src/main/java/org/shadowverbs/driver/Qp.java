@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.util.ArrayList;
+import java.util.List;
 import org.shadowverbs.bindings.verbs.verbs_h;
 
 /** A queue pair. */
@@ -29,6 +31,8 @@ final class Qp extends Resource {
     final int maxSendSge;
     final int maxRecvSge;
     final int maxInlineData;
+    /** The multicast groups that it listens to, of datagrams. */
+    final List<MulticastGroup> groups = new ArrayList<MulticastGroup>(0);
     /** What modify_qp has set. */
     final QpAttributes attributes = new QpAttributes();
     /** The native table of the peer's remote keys, or 0. */

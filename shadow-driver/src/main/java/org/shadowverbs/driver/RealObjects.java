@@ -53,6 +53,10 @@ final class RealObjects {
         for (final Qp qp : reversed(model.qps.inOrder())) {
             if (qp.real != 0) {
                 library.qpBind(qp.virtual, 0);
+                for (final MulticastGroup group : qp.groups) {
+                    trouble = first(trouble, "detach " + qp.name() + " from a multicast group",
+                            group.detach(backend, qp.real));
+                }
                 trouble = first(trouble, "destroy " + qp.name(), backend.destroyQp(qp.real));
                 qp.real = 0;
             }

@@ -325,6 +325,13 @@ final class Reattach {
                             + VerbsErrno.name(err));
                 }
             }
+            for (final MulticastGroup group : qp.groups) {
+                final int err = group.attach(backend, qp.real);
+                if (err != 0) {
+                    throw new Refusal(qp.name() + " cannot be attached to multicast group " + group.gid + " again: "
+                            + VerbsErrno.name(err));
+                }
+            }
         }
     }
 

@@ -5,6 +5,7 @@ import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
+import org.shadowverbs.bindings.verbs.ibv_grh;
 import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
@@ -182,6 +183,16 @@ final class Verbs {
                 break;
             case Op.CREATE_SRQ_EX:
                 r.answer(sharedReceives.createEx(r.struct(1, ibv_srq_init_attr_ex.sizeof())), 0);
+                break;
+            case Op.INIT_AH:
+                r.answer(0, queuePairs.datagrams().initAh(r.arg(0), r.intArg(1) & 0xff, r.struct(2, ibv_grh.sizeof()),
+                        r.struct(3, ibv_ah_attr.sizeof())));
+                break;
+            case Op.ATTACH_MCAST:
+                r.answer(0, queuePairs.datagrams().attach(r.arg(0), r.struct(1, GID_SIZE), r.intArg(2) & 0xffff));
+                break;
+            case Op.DETACH_MCAST:
+                r.answer(0, queuePairs.datagrams().detach(r.arg(0), r.struct(1, GID_SIZE), r.intArg(2) & 0xffff));
                 break;
             case Op.OPEN_XRCD:
                 r.answer(xrc.open(r.arg(0), r.struct(1, ibv_xrcd_init_attr.sizeof())), 0);

@@ -36,6 +36,7 @@ final class PairSystemTest {
         "unsignaled-tail --mode plain, unsignaled-tail --mode inline",
         "threads --mode signaled, threads --mode every-fourth",
         "share-map --mode run, share-map --mode rest",
+        "xrc, xrc --signaled, datagram, device",
         "new-objects"
     })
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {

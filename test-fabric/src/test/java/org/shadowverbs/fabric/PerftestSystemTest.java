@@ -8,13 +8,13 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /**
- * Debian's perftest over reliable connections: as it is, under the preload with a checkpoint in the midst, and killed
- * and restarted. It posts with ibv_wr_* where it can, and its two ends keep a TCP connection all the time.
+ * Debian's perftest: as it is, under the preload with a checkpoint in the midst, and killed and restarted. It posts with ibv_wr_* where it can, and its two ends keep a TCP connection all the time.
  */
 @Timeout(240)
 final class PerftestSystemTest {
@@ -54,6 +54,32 @@ final class PerftestSystemTest {
             job.startCoordinator();
             job.restart(folder).succeed(ENDING);
             assertPlausible(restarted.getLast());
+        }
+    }
+
+    /** On the other transports, with events, inline, many queue pairs: the software HCA is slow until the restart. */
+    @ParameterizedTest
+    @ValueSource(strings = {
+        "ib_send_bw -c XRC -b -n 20000 -t 4", "ib_send_bw -c UD -e -n 20000 -t 4", "ib_write_bw -c UC -q 16 -n 5000 -t 4",
+        "ib_send_lat --use-srq -I 64 -s 64 -n 8000"
+    })
+    void endsAfterRestart(final String program) throws Exception {
+        try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled"))) {
+            job.configure("SV_HCA_EXEC_DELAY_US=1000");
+            final int port = Distribution.freePort();
+            final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL"));
+            command.addAll(List.of(program.split(" ")));
+            command.addAll(List.of("-F", "-p", Integer.toString(port)));
+            final Running server = job.launch("server", command.toArray(new String[0]));
+            job.await("the server to listen", Distribution.listens(port), server);
+            command.add("127.0.0.1");
+            final Running client = job.launch("client", command.toArray(new String[0]));
+            job.awaitLines(client, "#bytes", 1);
+            job.awaitRanks(2, server, client);
+            final String folder = job.checkpoint("--kill").get("folder").asText();
+            job.configure("");
+            job.restartAndAwait(folder, 2).succeed(ENDING);
+            assertPlausible(client);
         }
     }
 

@@ -429,37 +429,64 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_CREATE_SRQ_EX() {
         return SV_OP_CREATE_SRQ_EX;
     }
-    private static final int SV_OP_OPEN_XRCD = (int)43L;
+    private static final int SV_OP_INIT_AH = (int)43L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_OPEN_XRCD = 43
+     * enum sv_op.SV_OP_INIT_AH = 43
+     * }
+     */
+    public static int SV_OP_INIT_AH() {
+        return SV_OP_INIT_AH;
+    }
+    private static final int SV_OP_ATTACH_MCAST = (int)44L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_ATTACH_MCAST = 44
+     * }
+     */
+    public static int SV_OP_ATTACH_MCAST() {
+        return SV_OP_ATTACH_MCAST;
+    }
+    private static final int SV_OP_DETACH_MCAST = (int)45L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_DETACH_MCAST = 45
+     * }
+     */
+    public static int SV_OP_DETACH_MCAST() {
+        return SV_OP_DETACH_MCAST;
+    }
+    private static final int SV_OP_OPEN_XRCD = (int)46L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_OPEN_XRCD = 46
      * }
      */
     public static int SV_OP_OPEN_XRCD() {
         return SV_OP_OPEN_XRCD;
     }
-    private static final int SV_OP_CLOSE_XRCD = (int)44L;
+    private static final int SV_OP_CLOSE_XRCD = (int)47L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_CLOSE_XRCD = 44
+     * enum sv_op.SV_OP_CLOSE_XRCD = 47
      * }
      */
     public static int SV_OP_CLOSE_XRCD() {
         return SV_OP_CLOSE_XRCD;
     }
-    private static final int SV_OP_EXIT = (int)45L;
+    private static final int SV_OP_EXIT = (int)48L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 45
+     * enum sv_op.SV_OP_EXIT = 48
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)46L;
+    private static final int SV_OP_COUNT = (int)49L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 46
+     * enum sv_op.SV_OP_COUNT = 49
      * }
      */
     public static int SV_OP_COUNT() {
