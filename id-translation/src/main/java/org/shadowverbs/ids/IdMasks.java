@@ -44,13 +44,16 @@ public final class IdMasks {
      * Multicast lids mean themselves.
      */
     public int lid(final int lidToMap) {
-        return lidToMap == 0 || lidToMap == lid || lidToMap >= FIRST_MULTICAST_LID ? lidToMap : lidToMap ^ lid;
+        return lidToMap == 0 || lidToMap == lid || lidToMap >= FIRST_MULTICAST_LID ? lidToMap
+                : lidToMap ^ lid;
     }
 
     /**
-     * Its own inverse, on the interface id. The zero GID is an empty entry and stays zero; multicast GIDs mean themselves.
+     * Its own inverse, on the interface id. The zero GID is an empty entry and stays zero; multicast GIDs mean
+     * themselves.
      */
     public Gid gid(final Gid gidToMap) {
-        return gidToMap.isZero() || gidToMap.isMulticast() || gid == 0 ? gidToMap : new Gid(gidToMap.prefix(), gidToMap.interfaceId() ^ gid);
+        return gidToMap.isZero() || gidToMap.isMulticast() || gid == 0 ? gidToMap
+                : new Gid(gidToMap.prefix(), gidToMap.interfaceId() ^ gid);
     }
 }

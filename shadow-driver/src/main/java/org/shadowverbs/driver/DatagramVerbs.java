@@ -95,7 +95,8 @@ final class DatagramVerbs {
     }
 
     private static Gid mapped(final MemorySegment grh, final int offset) {
-        return new Gid(0, 0xffff_0000_0000L | Integer.reverseBytes(grh.get(ValueLayout.JAVA_INT_UNALIGNED, offset)) & 0xffff_ffffL);
+        final int address = Integer.reverseBytes(grh.get(ValueLayout.JAVA_INT_UNALIGNED, offset));
+        return new Gid(0, 0xffff_0000_0000L | address & 0xffff_ffffL);
     }
 
     private static int indexOf(final PortIds port, final Gid gid) {

@@ -12,8 +12,12 @@ import java.util.List;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+import org.shadowverbs.bindings.verbs.ibv_global_route;
+import org.shadowverbs.bindings.verbs.ibv_grh;
+import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.Gid;
 import org.shadowverbs.ids.IdMasks;
 import org.shadowverbs.ids.OwnerRecord;
 import org.shadowverbs.ids.PortIds;
@@ -115,6 +119,85 @@ class DatagramVerbsTest {
                 owner(1, 0, new int[] {42}, new int[] {41}))));
         verbs.pushSources(context);
         assertEquals(1, library.count("say"), "nothing tells them apart, and it is said");
+    }
+
+    private static final Gid OURS = new Gid(0xfe80L << 48, 1);
+    private static final Gid OURS_NOW = new Gid(0xfe80L << 48, 2);
+    private static final Gid PEERS = new Gid(0xfe80L << 48, 3);
+    private static final Gid PEERS_NOW = new Gid(0xfe80L << 48, 4);
+
+    private static PortIds portWith(final Gid virtual, final Gid real) {
+        return new PortIds(1, VIRTUAL_LID, 0x55, 0, 1,
+                new PortIds.GidPair[] {new PortIds.GidPair(7, 0, virtual, 3, real)});
+    }
+
+    private MemorySegment header(final Gid from, final Gid to) {
+        final MemorySegment grh = ibv_grh.allocate(arena);
+        ibv_grh.version_tclass_flow(grh, Integer.reverseBytes(0x6231_2345));
+        ibv_grh.hop_limit(grh, (byte) 9);
+        Structs.gid(ibv_grh.sgid(grh), from);
+        Structs.gid(ibv_grh.dgid(grh), to);
+        return grh;
+    }
+
+    /** After a restart the header holds the GIDs of now; in one of before they are the ones that the application knows. */
+    @Test
+    void theWayBackIsByVirtualGids() {
+        context.ports = new PortIds[] {portWith(OURS, OURS_NOW)};
+        context.reattached = true;
+        model.book(new AddressBook(List.of(new OwnerRecord(1, new OwnerRecord.ContextIds[] {
+            new OwnerRecord.ContextIds(new PortIds[] {portWith(PEERS, PEERS_NOW)}, ExceptionSet.EMPTY,
+                    ExceptionSet.EMPTY, ExceptionSet.EMPTY)}))));
+        for (final MemorySegment grh : List.of(header(PEERS_NOW, OURS_NOW), header(PEERS, OURS))) {
+            final MemorySegment attr = ibv_ah_attr.allocate(arena);
+            assertEquals(0, verbs.initAh(1, 1, grh, attr));
+            assertEquals(1, ibv_ah_attr.is_global(attr));
+            final MemorySegment route = ibv_ah_attr.grh(attr);
+            assertEquals(PEERS, Structs.gid(ibv_global_route.dgid(route)));
+            assertEquals(7, ibv_global_route.sgid_index(route));
+            assertEquals(0x12345, ibv_global_route.flow_label(route));
+            assertEquals(0x23, ibv_global_route.traffic_class(route));
+            assertEquals(9, ibv_global_route.hop_limit(route));
+        }
+        assertEquals(VerbsErrno.EINVAL, verbs.initAh(1, 1, header(PEERS_NOW, PEERS_NOW),
+                ibv_ah_attr.allocate(arena)), "it was not for us");
+    }
+
+    @Test
+    void theWayBackOverIpv4() {
+        final Gid here = new Gid(0, 0xffff_0a00_0001L);
+        context.ports = new PortIds[] {portWith(here, here)};
+        final MemorySegment grh = ibv_grh.allocate(arena);
+        grh.fill((byte) 0xa5);
+        grh.asSlice(20).copyFrom(MemorySegment.ofArray(new byte[] {0x45, 0, 0, 0, 0, 0, 0, 0, 33, 17, 0, 0,
+            10, 0, 0, 2, 10, 0, 0, 1}));
+        final MemorySegment attr = ibv_ah_attr.allocate(arena);
+        assertEquals(0, verbs.initAh(1, 1, grh, attr));
+        assertEquals(new Gid(0, 0xffff_0a00_0002L), Structs.gid(ibv_global_route.dgid(ibv_ah_attr.grh(attr))));
+        assertEquals(33, ibv_global_route.hop_limit(ibv_ah_attr.grh(attr)));
+    }
+
+    /** The device keeps a queue pair while it listens to a group. */
+    @Test
+    void groupsAreLeftBeforeTheQueuePairIsDestroyed() {
+        final Qp qp = new Qp(7, 107, 0, context, model.pds.get(2), null, null, null, null, verbs_h.IBV_QPT_UD(), 77,
+                false, 0, 1, 1, 1, 1, 0);
+        final MemorySegment gid = arena.allocate(16, 8);
+        Structs.gid(gid, new Gid(0xff0eL << 48, 5));
+        model.qps.add(qp);
+        assertEquals(0, verbs.attach(7, gid, 0xc007));
+        assertEquals(0, verbs.attach(7, gid, 0xc007));
+        assertEquals(1, qp.groups.size());
+        new RealObjects(library.as(Native.class), device.as(Backend.class), model, new QueuePairVerbs(
+                library.as(Native.class), device.as(Backend.class), model, null, null)).destroy();
+        assertTrue(device.calls.indexOf("detachMcast 107") >= 0
+                && device.calls.indexOf("detachMcast 107") < device.calls.indexOf("destroyQp 107"));
+        device.answer("detachMcast", args -> VerbsErrno.EINVAL);
+        assertEquals(VerbsErrno.EINVAL, verbs.detach(7, gid, 0xc007));
+        assertEquals(1, qp.groups.size());
+        device.answer("detachMcast", args -> 0);
+        assertEquals(0, verbs.detach(7, gid, 0xc007));
+        assertEquals(0, qp.groups.size());
     }
 
     private static Bookmark bookmark(final int posted, final int retired, final int receives, final int error,
