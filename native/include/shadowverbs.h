@@ -266,6 +266,7 @@ struct sv_srq_spec {
 	struct ibv_xrcd *xrcd;			/* virtual; NULL: not of XRC, as is cq */
 	struct ibv_cq *cq;
 	uint32_t vnumber;			/* of an SRQ of XRC */
+	uint32_t room;				/* the most that ibv_modify_srq may make of max_wr; memory is used only then */
 };
 struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd);
 int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec);

@@ -229,6 +229,9 @@ struct sv_srq {
 	uint32_t number;		/* virtual */
 	uint32_t max_wr;
 	uint32_t max_sge;
+	uint32_t room;			/* slots that the log has memory for */
+	uint32_t slots;			/* of these, in use so far: max_wr, and those on the spare stack */
+	uint32_t spare;			/* a stack of slots that are in use no more, behind the lock */
 	uint32_t stride;
 	char *side;			/* SGE lists, one place for each slot */
 	struct ibv_sge *scratch;

@@ -46,8 +46,8 @@ static size_t scratch_size(const struct sv_srq *srq)
 
 static void free_log(struct sv_srq *srq)
 {
-	sv_block_free(srq->log, srq->max_wr * sizeof(*srq->log));
-	sv_block_free(srq->side, (size_t)srq->max_wr * srq->stride);
+	sv_block_free(srq->log, srq->room * sizeof(*srq->log));
+	sv_block_free(srq->side, (size_t)srq->room * srq->stride);
 	sv_block_free(srq->scratch, scratch_size(srq));
 }
 
@@ -60,16 +60,18 @@ int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec)
 	vsrq->srq_context = spec->srq_context;
 	srq->max_wr = spec->max_wr;
 	srq->max_sge = spec->max_sge;
+	srq->room = spec->room > spec->max_wr ? spec->room : spec->max_wr;
 	srq->stride = spec->max_sge > 1 ? spec->max_sge * sizeof(struct ibv_sge) : 0;
-	srq->log = sv_block_alloc(srq->max_wr * sizeof(*srq->log));
-	srq->side = srq->stride ? sv_block_alloc((size_t)srq->max_wr * srq->stride) : NULL;
+	srq->log = sv_block_alloc(srq->room * sizeof(*srq->log));
+	srq->side = srq->stride ? sv_block_alloc((size_t)srq->room * srq->stride) : NULL;
 	srq->scratch = srq->stride ? sv_block_alloc(scratch_size(srq)) : NULL;
 	if (!srq->log || (srq->stride && (!srq->side || !srq->scratch))) {
 		free_log(srq);
 		srq->log = NULL;
 		return ENOMEM;
 	}
-	for (uint32_t slot = srq->max_wr; slot-- > 0;)
+	srq->slots = srq->max_wr;
+	for (uint32_t slot = srq->slots; slot-- > 0;)
 		sv_unlog_shared(srq, slot);
 	if (spec->xrcd) {
 		srq->number = spec->vnumber;
@@ -116,7 +118,7 @@ void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
 	struct sv_srq *srq = sv_srq_of(vsrq);
 
 	memset(bookmark, 0, sizeof(*bookmark));
-	for (uint32_t slot = 0; slot < srq->max_wr; slot++)
+	for (uint32_t slot = 0; slot < srq->slots; slot++)
 		bookmark->receives += srq->log[slot].number != 0;
 	bookmark->landings = srq->landings.count;
 }
@@ -130,10 +132,75 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	return SV_CONTROL_POINTER(struct ibv_srq, SV_OP_CREATE_SRQ, "ibv_create_srq", SV_POINTER(pd), SV_POINTER(attr));
 }
 
+/* Free slots to the spare stack. Returns how many there were. The queue's lock is held. */
+static uint32_t set_aside(struct sv_srq *srq, uint32_t count)
+{
+	uint32_t taken = 0;
+
+	while (taken < count) {
+		uint32_t top = srq->free;
+
+		if (!top)
+			top = __atomic_exchange_n(&srq->returned, 0, __ATOMIC_ACQUIRE);
+		if (!top)
+			break;
+		srq->free = srq->log[top - 1].next;
+		srq->log[top - 1].next = srq->spare;
+		srq->spare = top;
+		taken++;
+	}
+	return taken;
+}
+
+/* The other way, and slots that have not been in use yet. */
+static void add_free(struct sv_srq *srq, uint32_t count)
+{
+	while (count--) {
+		uint32_t slot = srq->spare ? srq->spare - 1 : srq->slots++;
+
+		if (srq->spare)
+			srq->spare = srq->log[slot].next;
+		sv_unlog_shared(srq, slot);
+	}
+}
+
+/* What it loses is not given out any more before the device is asked, and what it gains not before that has agreed. */
+static int resize(struct sv_srq *srq, struct ibv_srq_attr *attr, int mask)
+{
+	const uint64_t args[] = { SV_POINTER(&srq->v), SV_POINTER(attr), SV_ARG((int64_t)mask) };
+	uint32_t less = attr->max_wr < srq->max_wr ? srq->max_wr - attr->max_wr : 0, taken;
+	struct sv_thread *self;
+	int err = sv_driver_start("ibv_modify_srq");
+
+	if (err)
+		return err;
+	if (!attr->max_wr || attr->max_wr > srq->room)
+		return EINVAL;
+	self = sv_gate_enter("ibv_modify_srq");
+	sv_lock_take(&srq->lock, self, SV_HELD_RECV);
+	taken = set_aside(srq, less);
+	sv_lock_drop(&srq->lock);
+	sv_thread_holds_nothing(self);
+	err = taken < less ? EINVAL : sv_mailbox_call(SV_OP_MODIFY_SRQ, "ibv_modify_srq", NULL, 3, args, -1);
+	sv_lock_take(&srq->lock, self, SV_HELD_RECV);
+	if (err) {
+		add_free(srq, taken);
+	} else {
+		if (attr->max_wr > srq->max_wr)
+			add_free(srq, attr->max_wr - srq->max_wr);
+		srq->max_wr = attr->max_wr;
+	}
+	sv_lock_drop(&srq->lock);
+	sv_gate_leave(self);
+	return err;
+}
+
 int ibv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
 {
 	if (!sv_ours(srq))
 		return SV_REAL(ibv_modify_srq)(srq, attr, mask);
+	if (mask & IBV_SRQ_MAX_WR)
+		return resize(sv_srq_of(srq), attr, mask);
 	return SV_CONTROL(SV_OP_MODIFY_SRQ, "ibv_modify_srq", NULL, SV_POINTER(srq), SV_POINTER(attr),
 			  SV_ARG((int64_t)mask));
 }

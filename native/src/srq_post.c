@@ -99,7 +99,7 @@ int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position)
 {
 	struct sv_srq *srq = sv_srq_of(vsrq);
 	const struct sv_context *context = sv_context_of(vsrq->context);
-	size_t size = srq->max_wr * sizeof(struct ordered);
+	size_t size = srq->slots * sizeof(struct ordered);
 	struct ordered *left = sv_block_alloc(size);
 	uint64_t count = 0;
 	int err = left ? 0 : ENOMEM;
@@ -107,7 +107,7 @@ int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position)
 	*position = 0;
 	if (err)
 		return err;
-	for (uint32_t slot = 0; slot < srq->max_wr; slot++)
+	for (uint32_t slot = 0; slot < srq->slots; slot++)
 		if (srq->log[slot].number)
 			left[count++] = (struct ordered){ srq->log[slot].number, slot };
 	qsort(left, count, sizeof(*left), by_number);

@@ -246,7 +246,7 @@ static int open_srq(struct ibv_pd *vpd, struct ibv_srq_init_attr *attr, struct i
 {
 	struct ibv_srq *v = sv_srq_alloc(vpd), *made;
 	const struct object shape = { .srq = { *attr, xrcd, cq } };
-	struct sv_srq_spec spec = { attr->srq_context, attr->attr.max_wr, attr->attr.max_sge, xrcd, cq, 0 };
+	struct sv_srq_spec spec = { attr->srq_context, attr->attr.max_wr, attr->attr.max_sge, xrcd, cq, 0, 64 };
 	int err;
 
 	made = make_real_srq(v, &shape);

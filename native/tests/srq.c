@@ -352,6 +352,65 @@ static void several_threads(void)
 	close_shared(s);
 }
 
+static int resize(struct shared *s, uint32_t max_wr)
+{
+	struct ibv_srq_attr attr = { .max_wr = max_wr };
+
+	return ibv_modify_srq(s->srq, &attr, IBV_SRQ_MAX_WR);
+}
+
+/* It holds as many as it was told last; never fewer than there are. */
+static void resized(void)
+{
+	struct shared *s = open_shared();
+	uint64_t position;
+
+	for (int i = 0; i < RECEIVES; i++)
+		CHECK_EQUAL(post(s, i), 0);
+	CHECK_EQUAL(resize(s, 65), EINVAL);
+	CHECK_EQUAL(resize(s, 0), EINVAL);
+	CHECK_EQUAL(resize(s, RECEIVES + 4), 0);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQUAL(post(s, RECEIVES + i), 0);
+	CHECK_EQUAL(post(s, 99), ENOMEM);
+	for (int i = 0; i < 5; i++) {
+		complete(s, i, 0);
+		expect(s->f->cq, i, IBV_WC_SUCCESS);
+	}
+	CHECK_EQUAL(resize(s, RECEIVES - 2), EINVAL);
+	driver_fail_op = SV_OP_MODIFY_SRQ;
+	driver_fail_err = ENOMEM;
+	CHECK_EQUAL(resize(s, RECEIVES), ENOMEM);
+	driver_fail_op = 0;
+	for (int i = 0; i < 5; i++)
+		CHECK_EQUAL(post(s, 50 + i), 0);
+	CHECK_EQUAL(post(s, 99), ENOMEM);
+	for (int i = 5; i < 10; i++) {
+		complete(s, i, 0);
+		expect(s->f->cq, i, IBV_WC_SUCCESS);
+	}
+	CHECK_EQUAL(resize(s, RECEIVES), 0);
+	CHECK_EQUAL(post(s, 60), 0);
+	CHECK_EQUAL(post(s, 99), ENOMEM);
+	CHECK_EQUAL(resize(s, RECEIVES + 8), 0);
+	CHECK_EQUAL(post(s, 61), 0);
+	close_gate();
+	CHECK_EQUAL(srq_bookmark(s).receives, RECEIVES + 1);
+	driver_detach(s->f->context);
+	driver_reattach(s->f->context);
+	CHECK_EQUAL(sv_srq_replay(s->srq, &position), 0);
+	CHECK_EQUAL(position, RECEIVES + 1);
+	sv_gate_open();
+	for (int i = 0; i < RECEIVES + 1; i++) {
+		complete(s, i, 1);
+		CHECK_EQUAL(ibv_poll_cq(s->f->cq, 1, &(struct ibv_wc){ 0 }), 1);
+	}
+	for (int i = 0; i < RECEIVES + 8; i++)
+		CHECK_EQUAL(post(s, i), 0);
+	CHECK_EQUAL(post(s, 99), ENOMEM);
+	close_shared(s);
+}
+
 int main(void)
 {
 	RUN(any_order);
@@ -361,5 +420,6 @@ int main(void)
 	RUN(destroyed_qp_gives_room_back);
 	RUN(held_errors);
 	RUN(several_threads);
+	RUN(resized);
 	return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * datagram: datagrams with a global route, to a queue pair with a shared receive queue and to a multicast group, answered
- * by address handles made of their completions; before READY and after it, by handles of before and by new ones.
+ * datagram: datagrams with a global route, to a queue pair with a shared receive queue that has grown and to a multicast
+ * group, answered by address handles made of their completions; before READY and after it, by handles of before and by new ones.
  */
 #include <string.h>
 
@@ -60,7 +60,8 @@ static void post_receive(struct station *s, uint64_t number)
 static void set_up(struct station *s)
 {
 	struct endpoint *e = &s->pair->endpoint;
-	struct ibv_srq_init_attr shared = { .attr = { .max_wr = SLOTS, .max_sge = 1 } };
+	struct ibv_srq_init_attr shared = { .attr = { .max_wr = SLOTS / 2, .max_sge = 1 } };
+	struct ibv_srq_attr more = { .max_wr = SLOTS };
 	struct ibv_qp_init_attr init = {
 		.cap = { .max_send_wr = 4, .max_recv_wr = SLOTS, .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_UD,
@@ -72,6 +73,8 @@ static void set_up(struct station *s)
 		s->srq = ibv_create_srq(e->pd, &shared);
 		if (!s->srq)
 			die(errno, "ibv_create_srq");
+		if (ibv_modify_srq(s->srq, &more, IBV_SRQ_MAX_WR))
+			die(errno, "ibv_modify_srq");
 	}
 	init.send_cq = init.recv_cq = s->cq;
 	init.srq = s->srq;

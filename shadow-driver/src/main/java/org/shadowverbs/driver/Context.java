@@ -13,6 +13,8 @@ final class Context extends Resource {
     /** As at the first open: what the application may have told others. In network order, as in the attributes. */
     final long nodeGuid;
     final long systemImageGuid;
+    /** To what ibv_modify_srq may grow a queue; 0: the device cannot do it. */
+    int maxSrqWr;
     /** Completion vectors of the real device. */
     int completionVectors;
     final IdSpace qpNums;

@@ -42,6 +42,9 @@ final class ContextVerbs {
             final Context context = new Context(virtual, real, vdevice, name, ibv_device_attr.phys_port_cnt(attr),
                     ibv_device_attr.node_guid(attr), ibv_device_attr.sys_image_guid(attr), model.masks);
             context.completionVectors = backend.completionVectors(real);
+            if ((ibv_device_attr.device_cap_flags(attr) & verbs_h.IBV_DEVICE_SRQ_RESIZE()) != 0) {
+                context.maxSrqWr = ibv_device_attr.max_srq_wr(attr);
+            }
             adoptDevice(context);
             check(library.contextOpen(virtual, real));
             context.localKeyMap = keyMaps.acquire(context.localKeys.own());
@@ -149,7 +152,7 @@ final class ContextVerbs {
         ibv_device_attr.max_cqe(attr, Math.max(1, ibv_device_attr.max_cqe(attr) - Cq.ROOM));
         ibv_device_attr.phys_port_cnt(attr, (byte) context.portCount);
         ibv_device_attr.device_cap_flags(attr, ibv_device_attr.device_cap_flags(attr)
-                & ~verbs_h.IBV_DEVICE_SRQ_RESIZE());
+                & ~verbs_h.IBV_DEVICE_RESIZE_MAX_WR());
     }
 
     int queryPort(final long vcontext, final int port, final long address, final long size) {

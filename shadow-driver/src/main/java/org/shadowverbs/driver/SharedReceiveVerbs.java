@@ -69,6 +69,7 @@ final class SharedReceiveVerbs {
             sv_srq_spec.xrcd(spec, MemorySegment.ofAddress(xrcd == null ? 0 : xrcd.virtual));
             sv_srq_spec.cq(spec, MemorySegment.ofAddress(cq == null ? 0 : cq.virtual));
             sv_srq_spec.vnumber(spec, srq.virtualNumber);
+            sv_srq_spec.room(spec, pd.context.maxSrqWr);
             ContextVerbs.check(library.srqOpen(virtual, spec));
             library.srqBind(virtual, real);
             ibv_srq_attr.max_wr(attr, srq.maxWr);
@@ -140,11 +141,12 @@ final class SharedReceiveVerbs {
 
     int modify(final long vsrq, final MemorySegment attr, final int mask) {
         final Srq srq = model.srqs.get(vsrq);
-        if ((mask & verbs_h.IBV_SRQ_MAX_WR()) != 0) {
-            throw VerbsException.unsupported("ibv_modify_srq with IBV_SRQ_MAX_WR");
-        }
         synchronized (srq) {
-            return backend.modifySrq(srq.real, attr, mask);
+            final int err = backend.modifySrq(srq.real, attr, mask);
+            if (err == 0 && (mask & verbs_h.IBV_SRQ_MAX_WR()) != 0) {
+                srq.maxWr = ibv_srq_attr.max_wr(attr);
+            }
+            return err;
         }
     }
 

@@ -6,8 +6,8 @@ final class Srq extends Resource {
     final Pd pd;
     /** The application's, for messages of its own only; the real queue's is the virtual one. */
     final long srqContext;
-    /** What the application sees, and what the real queue is made anew with. */
-    final int maxWr;
+    /** What the application sees, and what the real queue is made anew with. ibv_modify_srq changes the first. */
+    int maxWr;
     final int maxSge;
     /** Of XRC: the domain, the completion queue and the virtual number; else null, null and 0. */
     final Xrcd xrcd;

@@ -151,12 +151,17 @@ class SharedReceiveVerbsTest {
     }
 
     @Test
-    void growingIsRefusedByName() {
+    void aSizeThatTheDeviceTakesIsTheOneToMakeItAnewWith() {
         final long srq = verbs.create(2, init(10));
         final MemorySegment attr = ibv_srq_attr.allocate(arena);
-        assertEquals(VerbsErrno.EOPNOTSUPP, assertThrows(VerbsException.class,
-                () -> verbs.modify(srq, attr, verbs_h.IBV_SRQ_MAX_WR())).errno());
+        ibv_srq_attr.max_wr(attr, 20);
         assertEquals(0, verbs.modify(srq, attr, verbs_h.IBV_SRQ_LIMIT()));
-        assertEquals(1, device.count("modifySrq"));
+        assertEquals(10, model.srqs.get(srq).maxWr);
+        device.answer("modifySrq", args -> VerbsErrno.ENOMEM);
+        assertEquals(VerbsErrno.ENOMEM, verbs.modify(srq, attr, verbs_h.IBV_SRQ_MAX_WR()));
+        assertEquals(10, model.srqs.get(srq).maxWr);
+        device.answer("modifySrq", args -> 0);
+        assertEquals(0, verbs.modify(srq, attr, verbs_h.IBV_SRQ_MAX_WR()));
+        assertEquals(20, model.srqs.get(srq).maxWr);
     }
 }

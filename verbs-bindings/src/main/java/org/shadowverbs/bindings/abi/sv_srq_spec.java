@@ -21,6 +21,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     struct ibv_xrcd *xrcd;
  *     struct ibv_cq *cq;
  *     uint32_t vnumber;
+ *     uint32_t room;
  * }
  * }
  */
@@ -37,7 +38,7 @@ public class sv_srq_spec {
         shadowverbs_h.C_POINTER.withName("xrcd"),
         shadowverbs_h.C_POINTER.withName("cq"),
         shadowverbs_h.C_INT.withName("vnumber"),
-        MemoryLayout.paddingLayout(4)
+        shadowverbs_h.C_INT.withName("room")
     ).withName("sv_srq_spec");
 
     /**
@@ -309,6 +310,50 @@ public class sv_srq_spec {
      */
     public static void vnumber(MemorySegment struct, int fieldValue) {
         struct.set(vnumber$LAYOUT, vnumber$OFFSET, fieldValue);
+    }
+
+    private static final OfInt room$LAYOUT = (OfInt)$LAYOUT.select(groupElement("room"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t room
+     * }
+     */
+    public static final OfInt room$layout() {
+        return room$LAYOUT;
+    }
+
+    private static final long room$OFFSET = $LAYOUT.byteOffset(groupElement("room"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t room
+     * }
+     */
+    public static final long room$offset() {
+        return room$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t room
+     * }
+     */
+    public static int room(MemorySegment struct) {
+        return struct.get(room$LAYOUT, room$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t room
+     * }
+     */
+    public static void room(MemorySegment struct, int fieldValue) {
+        struct.set(room$LAYOUT, room$OFFSET, fieldValue);
     }
 
     /**
