@@ -10,8 +10,9 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/* In no header. */
-int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, uint32_t *type);
+/* In no header, so that nothing else makes it visible. */
+int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, uint32_t *type)
+	__attribute__((visibility("default")));
 
 struct sv_real_functions {
 #define VIRTUAL(name) __typeof__(&name) name;

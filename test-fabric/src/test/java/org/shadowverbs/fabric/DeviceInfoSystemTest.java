@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Debian's ibv_devices and ibv_devinfo show under the preload what they show without it. */
+@Timeout(60)
+final class DeviceInfoSystemTest {
+    private static final Duration ENDING = Duration.ofSeconds(30);
+
+    @Test
+    void theDeviceLooksAsItIs() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Running bare = job.runNative("devinfo", "ibv_devinfo", "-v");
+            bare.succeed(ENDING);
+            final Running under = job.launch("devinfo-launched", "ibv_devinfo", "-v");
+            under.succeed(ENDING);
+            assertEquals(withoutIds(bare.output()), withoutIds(under.output()));
+            final Running devices = job.launch("devices", "ibv_devices");
+            devices.succeed(ENDING);
+            assertTrue(devices.output().contains("shadow0"), devices.output() + devices.errors());
+        }
+    }
+
+    /**
+     * Lids and GUIDs differ at each open; a send request is the drain's, and some entries of a completion queue; QPs cannot
+     * be made larger.
+     */
+    private static String withoutIds(final String output) {
+        return output.replaceAll("(guid|port_lid|GID\\[ *[0-9]+\\]|max_qp_wr|max_cqe):.*", "$1")
+                .replaceAll("(device_cap_flags(_ex)?):.*", "$1");
+    }
+}
