@@ -21,7 +21,7 @@ final class TransportSystemTest {
     /** Of many queue pairs at a time, which end the sooner. */
     private static final int SHARED_ITERATIONS = 40_000;
     private static final String SLOW = "SV_HCA_EXEC_DELAY_US=1000";
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Duration.ofSeconds(100);
 
     /** The option that has the program compare what it receives, where it has one. */
     @ParameterizedTest
