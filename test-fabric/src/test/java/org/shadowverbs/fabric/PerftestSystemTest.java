@@ -106,13 +106,21 @@ final class PerftestSystemTest {
         return command.toArray(new String[0]);
     }
 
-    /** The last line of the table has size, iterations and figures; of bandwidths in MB/s a slow one may be 0.00. */
+    /**
+     * The last line of the table has size, iterations and figures; of bandwidths in MB/s a slow one may be 0.00. On a busy
+     * machine perftest may fail to find out how fast its clock is, says so, and prints figures that are none.
+     */
     static void assertPlausible(final Running client) throws Exception {
         final String said = client.name() + ": " + client.output() + client.errors();
-        final String row = client.output().lines().filter(l -> l.strip().matches("[0-9]+\\s+[0-9]+\\s+[0-9.\\s]+"))
+        final boolean clockUnknown = said.contains("Correlation coefficient");
+        final String figure = clockUnknown ? "[-0-9.infa\\s]+" : "[0-9.\\s]+";
+        final String row = client.output().lines().filter(l -> l.strip().matches("[0-9]+\\s+[0-9]+\\s+" + figure))
                 .reduce((a, b) -> b).orElseThrow(() -> new AssertionError("no result: " + said));
         final String[] figures = row.strip().split("\\s+");
         assertTrue(Long.parseLong(figures[1]) > 10, said);
+        if (clockUnknown) {
+            return;
+        }
         double sum = 0;
         for (int i = 2; i < figures.length; i++) {
             sum += Double.parseDouble(figures[i]);
