@@ -55,13 +55,14 @@ int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position)
 int sv_qp_fail(struct ibv_qp *vqp)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);
-	struct sv_cq *send_cq = sv_cq_of(vqp->send_cq), *recv_cq = sv_cq_of(vqp->recv_cq);
+	struct sv_cq *send_cq, *recv_cq;
 	struct ibv_wc wc = { .status = IBV_WC_RETRY_EXC_ERR };
 	uint64_t send = sv_send_retired(qp), recv = sv_recv_retired(qp);
 
 	/* Of XRC: no send queue, or no receive queue. */
 	if (!vqp->send_cq)
 		return 0;
+	send_cq = sv_cq_of(vqp->send_cq);
 	if (sv_kept_reserve(send_cq, qp->sq.posted - send))
 		return ENOMEM;
 	sv_windows_forget_queue(qp, false);
@@ -73,6 +74,7 @@ int sv_qp_fail(struct ibv_qp *vqp)
 	sv_kept_remove(send_cq, 0);
 	if (!vqp->recv_cq)
 		return 0;
+	recv_cq = sv_cq_of(vqp->recv_cq);
 	if (sv_kept_reserve(recv_cq, qp->rq.posted - recv))
 		return ENOMEM;
 	wc.status = IBV_WC_WR_FLUSH_ERR;
