@@ -34,12 +34,7 @@ static void keep_received(struct sv_cq *cq, struct sv_completion *completion, st
 			  const struct sv_recv_entry *entry)
 {
 	completion->wc.wr_id = entry->wr_id;
-	if (sv_is_datagram(qp)) {
-		sv_translate_source(qp, &completion->wc);
-	} else {
-		completion->wc.src_qp = qp->rq.peer_qp_num;
-		completion->wc.slid = qp->rq.peer_lid;
-	}
+	sv_translate_sender(qp, &completion->wc);
 	completion->wc.qp_num = qp->v.qp_num;
 	note_event(cq, &completion->wc);
 	sv_kept_append(cq, completion);

@@ -22,12 +22,7 @@ static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
 	if (unlikely(!qp))
 		return false;
 	wc->qp_num = qp->v.qp_num;
-	if (unlikely(qp->rq.peer_qp_num == SV_PEER_ANY)) {
-		sv_translate_source(qp, wc);
-	} else {
-		wc->src_qp = qp->rq.peer_qp_num;
-		wc->slid = qp->rq.peer_lid;
-	}
+	sv_translate_sender(qp, wc);
 	if (likely(wc->status == IBV_WC_SUCCESS)) {
 		qp->shared_received++;
 		sv_translate_invalidation(qp, wc);
@@ -78,12 +73,7 @@ static SV_ALWAYS_INLINE bool translate(struct ibv_wc *wc)
 
 		wc->wr_id = rq->log[slot].wr_id;
 		wc->qp_num = qp->v.qp_num;
-		if (unlikely(rq->peer_qp_num == SV_PEER_ANY)) {
-			sv_translate_source(qp, wc);
-		} else {
-			wc->src_qp = rq->peer_qp_num;
-			wc->slid = rq->peer_lid;
-		}
+		sv_translate_sender(qp, wc);
 		if (unlikely(wc->status != IBV_WC_SUCCESS || (wc->wc_flags & IBV_WC_WITH_INV)))
 			note_unusual(qp, wc);
 		sv_store_release(&rq->credit, sv_position_of(rq->credit, rq->base, rq->mask, slot) + 1);

@@ -31,4 +31,15 @@ void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real);
 /* Whom a datagram came from, as the application knows it. */
 void sv_translate_source(const struct sv_qp *qp, struct ibv_wc *wc);
 
+/* Whom a receive's completion says that the message came from: of a connection, its peer. */
+static SV_ALWAYS_INLINE void sv_translate_sender(const struct sv_qp *qp, struct ibv_wc *wc)
+{
+	if (unlikely(qp->rq.peer_qp_num == SV_PEER_ANY)) {
+		sv_translate_source(qp, wc);
+	} else {
+		wc->src_qp = qp->rq.peer_qp_num;
+		wc->slid = qp->rq.peer_lid;
+	}
+}
+
 #endif
