@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
+import java.util.Arrays;
+
 /**
  * Where a process is: its GID says it. A link-local GID, whose interface id is the IPv4 address, the TCP port, and a
  * number that tells a process from another which had the same port before it.
@@ -41,11 +43,18 @@ final class Address {
 
     /**
      * The address to listen at: as told, else that of the default route, else the only one that there is besides the
-     * loopback's, else the loopback's.
+     * loopback's, else the loopback's. One that was told on another host counts if this one has it, too.
      */
-    static int choose(final Posix posix, final String told, final Host host) {
-        if (told != null && !told.isEmpty()) {
-            return parse(told);
+    static int choose(final Posix posix, final Settings settings, final Host host) {
+        final String text = settings.address();
+        if (text != null && !text.isEmpty()) {
+            final int told = parse(text);
+            if (!settings.elsewhere() || isLoopback(told)
+                    || Arrays.stream(posix.addresses()).anyMatch(a -> a == told)) {
+                return told;
+            }
+            host.say("this host does not have SHADOWVERBS_TCP_ADDRESS=" + text + "; restart with one that it has, or the"
+                    + " usual one is chosen");
         }
         final int routed = posix.sourceTowards(DOCUMENTATION);
         if (routed != 0) {

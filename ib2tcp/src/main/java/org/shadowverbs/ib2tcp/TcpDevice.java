@@ -46,7 +46,7 @@ final class TcpDevice extends Device implements Runnable {
         this.host = host;
         this.spinNanos = settings.spinNanos();
         this.handshake = new Handshake(settings.secret());
-        final int ipv4 = Address.choose(posix, settings.address(), host);
+        final int ipv4 = Address.choose(posix, settings, host);
         listener = posix.listen(ipv4);
         final byte[] cookie = nonce();
         id = Address.id(ipv4, posix.localPort(listener), cookie[0] << 8 | cookie[1] & 0xff);

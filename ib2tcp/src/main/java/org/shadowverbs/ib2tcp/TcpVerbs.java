@@ -127,9 +127,9 @@ public final class TcpVerbs {
         this.settings = settings;
     }
 
-    /** The job's secret, from the next first open on. */
-    public synchronized void secret(final String secret) {
-        settings = new Settings(settings.address(), secret, settings.spinNanos());
+    /** From the next first open on; see {@link Settings#restored}. */
+    public synchronized void restored(final String secret, final String address) {
+        settings = settings.restored(secret, address);
     }
 
     /** Does the work on the engine's thread and waits for it; who waits long is told of. */

@@ -22,12 +22,13 @@ interface Backend {
     }
 
     /**
-     * The job's secret is another from now on; no device is open.
+     * The process was restored, on another host perhaps; no device is open.
      *
-     * @param secret empty: it is the one that was known
+     * @param secret the job's from now on; empty: it is the one that was known
+     * @param address that this process is to be reached at; empty: nobody has said
      */
-    default void secret(final String secret) {
-        // An HCA has no use for it.
+    default void restored(final String secret, final String address) {
+        // An HCA has no use for either.
     }
 
     /** The process is about to end. */

@@ -333,7 +333,7 @@ final class Checkpoint {
                 library.say("checkpoint " + epoch + " was given up: " + verdict.reason());
             }
             if (verdict.outcome() == Verdict.Outcome.RESTORED) {
-                backend.secret(verdict.secret());
+                backend.restored(verdict.secret(), verdict.address());
                 choose(verdict.backend());
             }
             socket = verdict.agent();

@@ -7,8 +7,9 @@ import java.lang.foreign.MemorySegment;
 final class ChosenBackend implements Backend {
     private final Native library;
     private volatile Backend chosen;
-    /** Empty: that of the environment. */
+    private boolean restored;
     private String secret = "";
+    private String address = "";
 
     /** @param name "hca", "ib2tcp", or null for the first */
     ChosenBackend(final Native library, final String name) {
@@ -30,7 +31,9 @@ final class ChosenBackend implements Backend {
             case Ib2TcpBackend.NAME:
                 select(true);
                 chosen = new Ib2TcpBackend(library);
-                chosen.secret(secret);
+                if (restored) {
+                    chosen.restored(secret, address);
+                }
                 break;
             default:
                 throw new VerbsException(VerbsErrno.EINVAL, "there is no backend " + name);
@@ -38,9 +41,11 @@ final class ChosenBackend implements Backend {
     }
 
     @Override
-    public void secret(final String now) {
-        secret = now;
-        chosen.secret(now);
+    public void restored(final String secretNow, final String addressNow) {
+        restored = true;
+        secret = secretNow;
+        address = addressNow;
+        chosen.restored(secretNow, addressNow);
     }
 
     @Override

@@ -75,10 +75,8 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
-    public void secret(final String secret) {
-        if (!secret.isEmpty()) {
-            verbs.secret(secret);
-        }
+    public void restored(final String secret, final String address) {
+        verbs.restored(secret, address);
     }
 
     @Override

@@ -10,12 +10,9 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.Comparator;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -66,16 +63,15 @@ final class FailureSystemTest {
 
     @Test
     void aRankIsKilledWhileImagesAreSaved() throws Exception {
-        try (Job job = withCriu("waits")) {
+        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = Distribution.start(criu.environment())) {
             final String before = launchAndCheckpoint(job);
             final ProcessHandle rank = rank(victim);
-            try (Obstacle obstacle = new Obstacle(job)) {
-                final Running checkpoint = job.startCheckpoint();
-                obstacle.await(job, checkpoint);
-                signal("KILL", rank.pid());
-                obstacle.remove();
-                assertDied(job.failed(checkpoint), rank);
-            }
+            criu.put();
+            final Running checkpoint = job.startCheckpoint();
+            job.await("CRIU to be run", criu::isMet, checkpoint);
+            signal("KILL", rank.pid());
+            criu.remove();
+            assertDied(job.failed(checkpoint), rank);
             othersGoOn(job);
             selfcheck.killRestartAndVerify(before);
         }
@@ -83,12 +79,12 @@ final class FailureSystemTest {
 
     @Test
     void criuFails() throws Exception {
-        try (Job job = withCriu("fails")) {
+        try (CriuWithObstacle criu = CriuWithObstacle.thatFails(); Job job = Distribution.start(criu.environment())) {
             final String before = launchAndCheckpoint(job);
-            Files.createFile(job.work().resolve("obstacle"));
+            criu.put();
             final String problem = job.failCheckpoint().get("problem").asText();
             assertTrue(problem.contains("CRIU"), problem);
-            Files.delete(job.work().resolve("obstacle"));
+            criu.remove();
             selfcheck.work();
             job.checkpoint();
             selfcheck.killRestartAndVerify(before);
@@ -118,7 +114,7 @@ final class FailureSystemTest {
 
     @Test
     void theCoordinatorIsKilled() throws Exception {
-        try (Job job = withCriu("waits")) {
+        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = Distribution.start(criu.environment())) {
             launchAndCheckpoint(job);
             killCoordinator(job);
             selfcheck.work();
@@ -129,12 +125,12 @@ final class FailureSystemTest {
             job.recoverCoordinator();
             job.awaitRanks(selfcheck.ranks(), victim, survivor);
 
-            try (Obstacle obstacle = new Obstacle(job)) {
-                final Running checkpoint = job.startCheckpoint();
-                obstacle.await(job, checkpoint);
-                killCoordinator(job);
-                assertEquals(1, checkpoint.awaitEnd(COMMAND), checkpoint.errors());
-            }
+            criu.put();
+            final Running checkpoint = job.startCheckpoint();
+            job.await("CRIU to be run", criu::isMet, checkpoint);
+            killCoordinator(job);
+            assertEquals(1, checkpoint.awaitEnd(COMMAND), checkpoint.errors());
+            criu.remove();
             job.recoverCoordinator();
             job.awaitRanks(selfcheck.ranks(), victim, survivor);
             selfcheck.work();
@@ -250,62 +246,5 @@ final class FailureSystemTest {
     private static void run(final String... command) throws IOException, InterruptedException {
         final int status = new ProcessBuilder(command).inheritIO().start().waitFor();
         assertEquals(0, status, String.join(" ", command));
-    }
-
-    // ---- a CRIU with an obstacle ----
-
-    /** A job whose CRIU waits, or fails, when it is to dump while there is a file "obstacle" in the job's folder. */
-    private static Job withCriu(final String what) throws Exception {
-        final Path folder = Files.createTempDirectory("shadowverbs-criu-");
-        final Path script = folder.resolve("criu");
-        folder.toFile().deleteOnExit();
-        script.toFile().deleteOnExit();
-        final Map<String, String> environment = new HashMap<>();
-        environment.put("SHADOWVERBS_CRIU", script.toString());
-        final Job job = Distribution.start(environment);
-        final Path obstacle = job.work().resolve("obstacle");
-        final String action = "fails".equals(what) ? "exit 1"
-                : ": >'" + obstacle + "-met'; cat '" + obstacle + "' >/dev/null";
-        Files.writeString(script, "#!/bin/sh\nif [ -e '" + obstacle + "' ]; then\n\tcase \"$*\" in *dump*) " + action
-                + " ;; esac\nfi\nexec '" + criu() + "' \"$@\"\n");
-        Files.setPosixFilePermissions(script, PosixFilePermissions.fromString("rwxr-xr-x"));
-        return job;
-    }
-
-    private static Path criu() {
-        final Path own = Distribution.DIST.resolve("../.tools/criu/sbin/criu").normalize();
-        assertTrue(Files.isExecutable(own), own + " is missing: tools/setup.sh run");
-        return own;
-    }
-
-    /** While it is there, CRIU waits before it dumps. */
-    private static final class Obstacle implements AutoCloseable {
-        private final Path fifo;
-        private final Path met;
-
-        Obstacle(final Job job) throws Exception {
-            fifo = job.work().resolve("obstacle");
-            met = job.work().resolve("obstacle-met");
-            Files.deleteIfExists(met);
-            run("mkfifo", fifo.toString());
-        }
-
-        void await(final Job job, final Running checkpoint) throws Exception {
-            job.await("CRIU to be run", () -> Files.exists(met), checkpoint);
-        }
-
-        @Override
-        public void close() throws IOException {
-            remove();
-        }
-
-        void remove() throws IOException {
-            if (Files.exists(fifo)) {
-                // Open for both, this never blocks; the end of file lets all readers go.
-                final FileChannel end = FileChannel.open(fifo, StandardOpenOption.READ, StandardOpenOption.WRITE);
-                Files.delete(fifo);
-                end.close();
-            }
-        }
     }
 }

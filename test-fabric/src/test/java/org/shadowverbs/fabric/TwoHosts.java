@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.fabric;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,8 +16,9 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 
 /**
- * Two network namespaces joined by a cable (veth), each with one address and no default route, and with an agent of its
- * own: what two hosts on one Ethernet are to a job. The coordinator is on the first. All of it is removed at the end.
+ * Two network namespaces joined by a cable (veth), each with a name, one address and no default route, and with an agent of
+ * its own: what two hosts on one Ethernet, with a file system that they share, are to a job. The coordinator is on the first.
+ * All of it is removed at the end.
  */
 final class TwoHosts implements AutoCloseable {
     private static final Duration COMMAND = Duration.ofSeconds(90);
@@ -24,16 +27,26 @@ final class TwoHosts implements AutoCloseable {
     private final String prefix = "svt" + ProcessHandle.current().pid() + "-";
     private final Path work;
     private final List<Running> programs = new ArrayList<>();
+    private final Map<String, String> environment;
     private int commands;
     private String port;
 
-    private TwoHosts() throws IOException {
+    private TwoHosts(final Map<String, String> more) throws IOException {
         work = Files.createTempDirectory("shadowverbs-hosts-");
+        environment = new HashMap<>(System.getenv());
+        environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_"));
+        environment.put("SHADOWVERBS_SECRET", SECRET);
+        environment.put("SV_HCA_FABRIC", Files.createDirectory(work.resolve("fabric")).toString());
+        environment.putAll(more);
     }
 
-    /** Skips the test where network namespaces cannot be made. */
     static TwoHosts start() throws IOException, InterruptedException {
-        final TwoHosts hosts = new TwoHosts();
+        return start(Map.of());
+    }
+
+    /** Skips the test where network namespaces cannot be made. {@code more} is added to the environment of all. */
+    static TwoHosts start(final Map<String, String> more) throws IOException, InterruptedException {
+        final TwoHosts hosts = new TwoHosts(more);
         try {
             hosts.connect();
             hosts.startCoordinator();
@@ -53,18 +66,46 @@ final class TwoHosts implements AutoCloseable {
             mustIp("-n", namespace(host), "address", "add", address(host) + "/24", "dev", "cable");
             mustIp("-n", namespace(host), "link", "set", "cable", "up");
             mustIp("-n", namespace(host), "link", "set", "lo", "up");
+            start("name-" + host, environment, List.of("unshare", "--uts=" + Files.createFile(uts(host)), "hostname",
+                    name(host))).succeed(COMMAND);
         }
     }
 
-    private void startCoordinator() throws IOException, InterruptedException {
-        final Path file = work.resolve("port");
+    /** A new coordinator, at a port of its own, without a job. The one before has been {@link #endCoordinator ended}. */
+    void startCoordinator() throws IOException, InterruptedException {
+        final Path file = work.resolve("port-" + commands);
         shadowverbs(0, "coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file", file.toString(),
-                "--ckptdir", work.resolve("checkpoints").toString()).succeed(COMMAND);
+                "--ckptdir", checkpoints().toString()).succeed(COMMAND);
         port = Files.readString(file).strip();
+    }
+
+    /** Ends what it runs, its agents, and it. */
+    void endCoordinator() throws IOException, InterruptedException {
+        if (port != null) {
+            command(0, "kill", "--now").awaitEnd(COMMAND);
+            command(0, "quit").awaitEnd(COMMAND);
+            port = null;
+        }
+    }
+
+    Path work() {
+        return work;
+    }
+
+    Path checkpoints() {
+        return work.resolve("checkpoints");
     }
 
     private String namespace(final int host) {
         return prefix + host;
+    }
+
+    private Path uts(final int host) {
+        return work.resolve("uts-" + host);
+    }
+
+    static String name(final int host) {
+        return "node" + host;
     }
 
     static String address(final int host) {
@@ -85,8 +126,48 @@ final class TwoHosts implements AutoCloseable {
 
     /** Launches a program on a host, over TCP from its first line. */
     Running launch(final int host, final String... program) throws IOException {
-        return shadowverbs(host, Stream.concat(Stream.of("launch", "-h", address(0), "-p", port, "--backend", "ib2tcp",
-                "--"), Stream.of(program)).toArray(String[]::new));
+        return launch(host, List.of("--backend", "ib2tcp"), program);
+    }
+
+    Running launch(final int host, final List<String> options, final String... program) throws IOException {
+        return command(host, "launch", Stream.of(options.stream(), Stream.of("--"), Stream.of(program))
+                .flatMap(s -> s).toArray(String[]::new));
+    }
+
+    /** Runs a command of this job's coordinator on a host, in the background. */
+    Running command(final int host, final String command, final String... arguments) throws IOException {
+        return shadowverbs(host, Stream.concat(Stream.of(command, "-h", address(0), "-p", port), Stream.of(arguments))
+                .toArray(String[]::new));
+    }
+
+    /** Takes a checkpoint. @return its folder */
+    String checkpoint() throws IOException, InterruptedException {
+        final Running checkpoint = command(0, "checkpoint");
+        checkpoint.succeed(COMMAND);
+        return checkpoint.output().strip().lines().reduce((a, b) -> b).orElseThrow();
+    }
+
+    JsonNode status() throws IOException, InterruptedException {
+        final Running status = command(0, "status", "--json");
+        status.succeed(COMMAND);
+        return new ObjectMapper().readTree(status.output());
+    }
+
+    /** Waits until so many ranks run, while the programs given do. */
+    void awaitRanks(final int ranks, final List<Running> programs) throws IOException, InterruptedException {
+        final long end = System.nanoTime() + COMMAND.toNanos();
+        for (int running = 0; running < ranks;) {
+            for (final Running program : programs) {
+                if (!program.isRunning() || System.nanoTime() > end) {
+                    throw new IOException("waited for " + ranks + " ranks; " + program.name() + " said: "
+                            + program.output() + program.errors());
+                }
+            }
+            running = 0;
+            for (final JsonNode rank : status().get("ranks")) {
+                running += "running".equals(rank.get("state").asText()) ? 1 : 0;
+            }
+        }
     }
 
     /** Whether a program on its host listens at a port. */
@@ -108,14 +189,12 @@ final class TwoHosts implements AutoCloseable {
     }
 
     private Running shadowverbs(final int host, final String... arguments) throws IOException {
-        final Map<String, String> environment = new HashMap<>(System.getenv());
-        environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_"));
-        environment.put("SHADOWVERBS_RUN_DIR", work.resolve("run-" + host).toString());
-        environment.put("SHADOWVERBS_SECRET", SECRET);
+        final Map<String, String> its = new HashMap<>(environment);
+        its.put("SHADOWVERBS_RUN_DIR", work.resolve("run-" + host).toString());
         final List<String> command = new ArrayList<>(List.of("nsenter", "--net=/run/netns/" + namespace(host),
-                Distribution.DIST.resolve("bin/shadowverbs").toString()));
+                "--uts=" + uts(host), Distribution.DIST.resolve("bin/shadowverbs").toString()));
         command.addAll(List.of(arguments));
-        return start(arguments[0] + "-" + commands++, environment, command);
+        return start(arguments[0] + "-" + commands++, its, command);
     }
 
     private Running start(final String name, final Map<String, String> environment, final List<String> command)
@@ -128,15 +207,16 @@ final class TwoHosts implements AutoCloseable {
     @Override
     public void close() throws IOException {
         try {
-            if (port != null) {
-                shadowverbs(0, "kill", "-h", address(0), "-p", port, "--now").awaitEnd(COMMAND);
-                shadowverbs(0, "quit", "-h", address(0), "-p", port).awaitEnd(COMMAND);
-            }
+            endCoordinator();
             for (final Running program : List.copyOf(programs)) {
                 program.close();
             }
-            ip("netns", "delete", namespace(0));
-            ip("netns", "delete", namespace(1));
+            for (int host = 0; host < 2; host++) {
+                ip("netns", "delete", namespace(host));
+                if (Files.exists(uts(host))) {
+                    start("forget-" + host, environment, List.of("umount", uts(host).toString())).awaitEnd(COMMAND);
+                }
+            }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         } finally {

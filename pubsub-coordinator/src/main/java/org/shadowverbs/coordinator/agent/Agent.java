@@ -93,6 +93,8 @@ public final class Agent implements AutoCloseable {
             Thread.ofPlatform().daemon().name("images").factory());
     private final CountDownLatch ended = new CountDownLatch(1);
     private final CountDownLatch joined = new CountDownLatch(1);
+    /** Until the agents of all hosts of a restart have come. */
+    private final CompletableFuture<Void> mayRestore = new CompletableFuture<>();
     private final AtomicBoolean closed = new AtomicBoolean();
     private final String id;
     private final TreeFile knownTrees;
@@ -107,6 +109,8 @@ public final class Agent implements AutoCloseable {
     private long epoch;
     private int attempt;
     private boolean restored;
+    /** Whether it brings ranks of a checkpoint, or did. */
+    private final boolean restores;
 
     /**
      * Opens the socket and begins to connect to the coordinator.
@@ -127,6 +131,7 @@ public final class Agent implements AutoCloseable {
                 + Integer.toHexString(System.identityHashCode(this));
         log = new EventLog(options.runDirectory().resolve("agent.log"));
         images = new ImageWorker(options, checkpointer, folder);
+        restores = manifest != null;
         if (manifest != null) {
             restored = true;
             job = manifest.job();
@@ -171,6 +176,11 @@ public final class Agent implements AutoCloseable {
     /** Waits until the coordinator has answered. */
     public boolean awaitJoined(final long millis) throws InterruptedException {
         return joined.await(millis, TimeUnit.MILLISECONDS);
+    }
+
+    /** Done when the agents of all hosts that are to restore something have joined, and {@link #restore} may begin. */
+    public CompletableFuture<Void> mayRestore() {
+        return mayRestore;
     }
 
     /** Why the coordinator turned this agent away, or an empty string. */
@@ -349,6 +359,10 @@ public final class Agent implements AutoCloseable {
 
     private void thaw(final Thaw m) {
         if (m.outcome().equals("restored")) {
+            mayRestore.complete(null);
+            if (!restores) {
+                coordinator.send(new Thawed(m.epoch()));
+            }
             return; // restore() answers it once the ranks have their verdict
         }
         final Message answer = images.thaw(m);
@@ -376,7 +390,7 @@ public final class Agent implements AutoCloseable {
 
     private void verdict(final LocalRank rank, final Thaw m) {
         final Verdict verdict = new Verdict(m.outcome().equals("resumed") ? Verdict.Outcome.RESUMED
-                : Verdict.Outcome.ABORTED, m.epoch(), options.backend(), options.socket(), "", m.reason());
+                : Verdict.Outcome.ABORTED, m.epoch(), options.backend(), options.socket(), "", "", m.reason());
         if (rank.state == MemberState.DETACHED) {
             write(rank, verdict);
         } else {
@@ -458,7 +472,7 @@ public final class Agent implements AutoCloseable {
                         rank.hostPid = hostPid;
                         rank.watch = ProcessWatch.start(hostPid, () -> processEnded(rank));
                         write(rank, new Verdict(Verdict.Outcome.RESTORED, epoch, options.backend(), options.socket(),
-                                options.secret(), ""));
+                                options.secret(), options.tcpAddress(), ""));
                     }
                 }
             }

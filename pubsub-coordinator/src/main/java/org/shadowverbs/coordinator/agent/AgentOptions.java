@@ -16,9 +16,11 @@ import java.util.List;
  * @param secretGiven by the user, so that ranks and launches must show it, too; one that the coordinator has made is for the
  *     network: who reaches the socket, in a folder of one user's, has nothing to prove
  * @param backend for verdicts: "hca", "ib2tcp" or "same"
+ * @param tcpAddress at which restored ranks are to be reached over TCP ({@code SHADOWVERBS_TCP_ADDRESS}); empty: nobody has said
  * @param ownCommand starts this agent anew should it be lost; empty where the processes of the job end with it
  * @param coordinatorCommand starts the coordinator anew when it is lost; empty: somebody else does
  */
 public record AgentOptions(String coordinatorHost, int coordinatorPort, String host, Path runDirectory, Path socket,
-        String secret, boolean secretGiven, String backend, List<String> ownCommand, List<String> coordinatorCommand) {
+        String secret, boolean secretGiven, String backend, String tcpAddress,
+        List<String> ownCommand, List<String> coordinatorCommand) {
 }

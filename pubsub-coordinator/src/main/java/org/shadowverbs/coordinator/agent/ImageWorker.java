@@ -91,9 +91,14 @@ final class ImageWorker {
             return new Saved(m.epoch(), 0, "");
         }
         try {
+            final Path checkpoint = Path.of(m.folder());
+            if (!Files.isDirectory(checkpoint)) {
+                return new StepFailed(m.epoch(), "SAVE", "this host does not see " + checkpoint + ", which the coordinator"
+                        + " has made: the checkpoint directory must be on a file system that all hosts share");
+            }
             final String directory = "host-" + options.host() + "-" + ProcessHandle.current().pid();
-            final Path folder = Path.of(m.folder(), directory);
-            Files.createDirectories(folder);
+            final Path folder = checkpoint.resolve(directory);
+            Files.createDirectory(folder);
             final HostImages images = frozen.save(folder);
             final List<Manifest.RankPart> rankParts = new ArrayList<>();
             final Map<Long, String> names = new LinkedHashMap<>();

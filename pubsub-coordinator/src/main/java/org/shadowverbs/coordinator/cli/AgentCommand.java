@@ -68,7 +68,8 @@ final class AgentCommand {
         final Path directory =
                 RunDirectory.make(RunDirectory.root(address.environment()), address.host(), address.port());
         return new AgentOptions(address.host(), address.port(), hostName(), directory,
-                RunDirectory.agentSocket(directory), address.secret(), JobSecret.made(directory).isEmpty(), backend, own,
+                RunDirectory.agentSocket(directory), address.secret(), JobSecret.made(directory).isEmpty(), backend,
+                address.environment().getOrDefault("SHADOWVERBS_TCP_ADDRESS", ""), own,
                 coordinatorCommand);
     }
 
@@ -81,7 +82,8 @@ final class AgentCommand {
                 : new MemoryStore();
     }
 
-    private static String hostName() throws IOException {
+    /** As the coordinator, messages and manifests name this host. */
+    static String hostName() throws IOException {
         final Path kernel = Path.of("/proc/sys/kernel/hostname");
         return Files.exists(kernel) ? Files.readString(kernel).strip() : InetAddress.getLocalHost().getHostName();
     }

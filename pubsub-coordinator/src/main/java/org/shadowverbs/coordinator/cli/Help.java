@@ -52,7 +52,10 @@ final class Help {
                 """ + COORDINATOR_FLAGS + """
                   -i SECONDS       checkpoint the job every so often
                   --backend NAME   hca, or ib2tcp: over TCP, without an RDMA device (the one that the job had)
-                exit status: that of the job
+                  --hosts N        this is one of N hosts that share the job; restart is run on each, with the same
+                                   -h and -p, and waits for the others
+                  --from HOST,...  take over what ran on these hosts (what ran on this one, or is left)
+                exit status: that of the job, or of this host's part of it
                 """);
         TEXTS.put("status", """
                 usage: shadowverbs status [-h HOST] [-p PORT] [--json]

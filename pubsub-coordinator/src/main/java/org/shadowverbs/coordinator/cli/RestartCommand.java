@@ -36,19 +36,27 @@ final class RestartCommand {
     }
 
     int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse("restart", args, Set.of("-h", "-p", "-i", "--backend"), Set.of());
+        final Arguments a = Arguments.parse("restart", args, Set.of("-h", "-p", "-i", "--backend", "--hosts", "--from"),
+                Set.of());
         if (a.operands().size() != 1) {
             throw new UsageException("restart: one checkpoint folder is to be named (see shadowverbs help restart)");
         }
         final String backend = Backends.ofRestart("restart", a);
         final int interval = a.number("restart", "-i", 0, 1, 1_000_000_000);
+        final int hosts = a.number("restart", "--hosts", 1, 1, 1_000_000);
+        final List<String> from = a.has("--from") ? List.of(a.value("--from", "").split(",")) : List.of();
         final Address wanted = Address.of("restart", a, environment);
+        if (hosts > 1 && !wanted.named()) {
+            throw new UsageException("restart: --hosts needs the coordinator that all of them join: -h HOST -p PORT");
+        }
+        if (hosts == 1 && !from.isEmpty()) {
+            throw new UsageException("restart: --from needs --hosts: how many hosts share the checkpoint");
+        }
         try {
             final Path folder = CheckpointFolder.resolve(Path.of(a.operands().getFirst()));
             final Manifest manifest = ManifestFile.read(folder);
-            final ProcessCheckpointer checkpointer = new Criu();
-            verify(checkpointer, folder, manifest);
-            return restart(wanted, backend, interval, checkpointer, folder, manifest);
+            return hosts == 1 ? alone(wanted, backend, interval, folder, manifest)
+                    : shared(wanted, backend, hosts, from, folder, manifest);
         } catch (ManifestException e) {
             throw new CommandException("restart: " + e.getMessage());
         } catch (IOException e) {
@@ -56,33 +64,69 @@ final class RestartCommand {
         }
     }
 
-    private static void verify(final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest)
-            throws CommandException {
-        for (final Manifest.HostPart part : manifest.hosts()) {
-            final List<Finding> findings = checkpointer.verify(folder.resolve(part.directory()), part.images());
-            if (!findings.isEmpty()) {
-                throw new CommandException("restart: " + findings.getFirst() + (findings.size() > 1
-                        ? " (and " + (findings.size() - 1) + " more)" : ""));
+    private int alone(final Address wanted, final String backend, final int interval, final Path folder,
+            final Manifest manifest) throws CommandException, IOException {
+        final long start = System.nanoTime();
+        final ProcessCheckpointer checkpointer = new Criu();
+        final String problem = problem(checkpointer, folder, manifest);
+        if (!problem.isEmpty()) {
+            throw new CommandException("restart: " + problem);
+        }
+        final List<String> coordinator = new ArrayList<>();
+        final Address address = coordinator(wanted, interval, folder, coordinator);
+        refuseSecondAgent(address);
+        return restore(address, backend, coordinator, checkpointer, folder, manifest, null, start);
+    }
+
+    /** One of several hosts: the coordinator says what this one is to restore, and when. */
+    private int shared(final Address wanted, final String backend, final int hosts, final List<String> from,
+            final Path folder, final Manifest manifest) throws CommandException, IOException {
+        final Address address = coordinator(wanted, 0, folder, new ArrayList<>());
+        refuseSecondAgent(address);
+        final ProcessCheckpointer checkpointer = new Criu();
+        try (SharedRestart shared = SharedRestart.join(address, AgentCommand.hostName(), hosts, from, folder, manifest)) {
+            final Manifest share = shared.share();
+            final long start = System.nanoTime();
+            final String problem = problem(checkpointer, folder, share);
+            if (!problem.isEmpty()) {
+                shared.fail(problem);
+                throw new CommandException("restart: " + problem);
             }
+            return restore(address, backend, List.of(), checkpointer, folder, share, shared, start);
         }
     }
 
-    private int restart(final Address wanted, final String backend, final int interval,
-            final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest)
-            throws CommandException, IOException {
-        final long start = System.nanoTime();
-        final List<String> coordinator = new ArrayList<>();
-        final Address address = coordinator(wanted, interval, folder, coordinator);
+    /** The first thing that stands in the way of restoring it here, or an empty string. */
+    private static String problem(final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest) {
+        for (final Manifest.HostPart part : manifest.hosts()) {
+            final List<Finding> findings = checkpointer.verify(folder.resolve(part.directory()), part.images());
+            if (!findings.isEmpty()) {
+                return findings.getFirst() + (findings.size() > 1 ? " (and " + (findings.size() - 1) + " more)" : "");
+            }
+        }
+        return "";
+    }
+
+    private void refuseSecondAgent(final Address address) throws CommandException, IOException {
         if (Daemons.answers(RunDirectory.agentSocket(RunDirectory.make(RunDirectory.root(environment), address.host(),
                 address.port())))) {
             throw new CommandException("restart: the coordinator at " + address + " has an agent on this host already;"
                     + " name another coordinator, or none");
         }
-        try (Agent agent = new Agent(AgentCommand.options(address, backend, List.of(), coordinator),
+    }
+
+    /** @param shared null when the whole job comes back on this host */
+    private static int restore(final Address address, final String backend, final List<String> coordinatorCommand,
+            final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest,
+            final SharedRestart shared, final long start) throws CommandException, IOException {
+        try (Agent agent = new Agent(AgentCommand.options(address, backend, List.of(), coordinatorCommand),
                 checkpointer, AgentCommand.store(address), manifest, folder)) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("restart: " + (agent.refusal().isEmpty()
                         ? "no coordinator answers at " + address : agent.refusal()));
+            }
+            if (shared != null) {
+                shared.await(agent.mayRestore());
             }
             try (RestoredJob job = agent.restore(manifest)) {
                 for (final String signal : List.of("INT", "TERM", "HUP")) {
@@ -91,6 +135,9 @@ final class RestartCommand {
                 System.err.println("shadowverbs: restored " + manifest.ranks()
                         + (manifest.ranks() == 1 ? " rank, " : " ranks, ") + Sizes.bytes(manifest.bytes()) + ", in "
                         + Sizes.seconds(System.nanoTime() - start) + "; coordinator at port " + address.port());
+                if (shared != null) {
+                    shared.awaitRunning();
+                }
                 while (!job.await(ONE_LOOK)) {
                     continue; // a job takes as long as it takes
                 }

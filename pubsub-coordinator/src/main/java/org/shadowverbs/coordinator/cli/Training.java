@@ -51,7 +51,7 @@ final class Training {
                 Duration.ZERO, 2, false, "", 10, false), run -> open(run.resolve("published.map")))) {
             final Path run = coordinator.runDirectory();
             try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
-                    RunDirectory.agentSocket(run), "", false, "hca", List.of(), List.of()), new Criu(),
+                    RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), List.of()), new Criu(),
                     open(run.resolve("fetched.map")))) {
                 if (!agent.awaitJoined(30_000)) {
                     throw new CommandException("coordinator --train: the agent did not join within 30 s");

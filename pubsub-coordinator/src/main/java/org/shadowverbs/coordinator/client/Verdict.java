@@ -5,15 +5,17 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 
 /**
- * What has become of a detached rank: one line, {@code v2 OUTCOME EPOCH BACKEND AGENT SECRET REASON...}, that the agent
- * writes into the rank's verdict pipe. BACKEND, AGENT and SECRET have bytes up to space, and '%', as %XX.
+ * What has become of a detached rank: one line, {@code v3 OUTCOME EPOCH BACKEND AGENT SECRET ADDRESS REASON...}, that the
+ * agent writes into the rank's verdict pipe. BACKEND, AGENT, SECRET and ADDRESS have bytes up to space, and '%', as %XX.
  *
  * @param backend the backend to reattach with: "hca", "ib2tcp", or "same", the one that it had
  * @param agent the agent's socket; after a restart it is another one than {@code SHADOWVERBS_AGENT} says
  * @param secret the job's from now on; empty: what the rank knows
+ * @param address at which ib2tcp is to be reached from now on; empty: nobody has said
  * @param reason of an abort; may be empty
  */
-public record Verdict(Outcome outcome, long epoch, String backend, Path agent, String secret, String reason) {
+public record Verdict(Outcome outcome, long epoch, String backend, Path agent, String secret, String address,
+        String reason) {
     public static final String SAME_BACKEND = "same";
 
     public enum Outcome {
@@ -28,8 +30,8 @@ public record Verdict(Outcome outcome, long epoch, String backend, Path agent, S
     /** @throws IllegalArgumentException when the line is no verdict; the message quotes it */
     public static Verdict parse(final String line) {
         final String text = line.endsWith("\n") ? line.substring(0, line.length() - 1) : line;
-        final String[] words = text.split(" ", 7);
-        if (words.length < 6 || !words[0].equals("v2")) {
+        final String[] words = text.split(" ", 8);
+        if (words.length < 7 || !words[0].equals("v3")) {
             throw new IllegalArgumentException("not a verdict: \"" + text + '"');
         }
         final Outcome outcome;
@@ -46,7 +48,7 @@ public record Verdict(Outcome outcome, long epoch, String backend, Path agent, S
             throw new IllegalArgumentException("no epoch in verdict: \"" + text + '"', e);
         }
         return new Verdict(outcome, epoch, decode(words[3]), Path.of(decode(words[4])), decode(words[5]),
-                words.length > 6 ? words[6] : "");
+                decode(words[6]), words.length > 7 ? words[7] : "");
     }
 
     /** The line, newline included. It is short enough for one atomic write to a pipe: a long reason is cut. */
@@ -57,8 +59,8 @@ public record Verdict(Outcome outcome, long epoch, String backend, Path agent, S
             case RESTORED -> "restored";
         };
         final String oneLine = reason.replace('\n', ' ');
-        return "v2 " + name + ' ' + epoch + ' ' + encode(backend) + ' ' + encode(agent.toString()) + ' '
-                + encode(secret) + ' '
+        return "v3 " + name + ' ' + epoch + ' ' + encode(backend) + ' ' + encode(agent.toString()) + ' '
+                + encode(secret) + ' ' + encode(address) + ' '
                 + (oneLine.length() > 1000 ? oneLine.substring(0, 1000) : oneLine) + '\n';
     }
 

@@ -55,6 +55,11 @@ public final class FrameType {
     public static final byte LINE = 61;
     public static final byte RESULT = 62;
 
+    // restart <-> coordinator
+    public static final byte RESTART_JOIN = 63;
+    public static final byte RESTART_SHARE = 64;
+    public static final byte RESTART_END = 65;
+
     private FrameType() {
     }
 }

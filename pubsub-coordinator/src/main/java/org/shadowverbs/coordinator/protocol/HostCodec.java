@@ -31,6 +31,9 @@ final class HostCodec {
             case FrameType.COMMAND -> HostMessages.Command.read(in);
             case FrameType.LINE -> HostMessages.Line.read(in);
             case FrameType.RESULT -> HostMessages.Result.read(in);
+            case FrameType.RESTART_JOIN -> RestartMessages.RestartJoin.read(in);
+            case FrameType.RESTART_SHARE -> RestartMessages.RestartShare.read(in);
+            case FrameType.RESTART_END -> RestartMessages.RestartEnd.read(in);
             default -> throw new ProtocolException("unknown frame type " + type);
         };
     }

@@ -35,6 +35,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.RestartMessages.RestartJoin;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
@@ -55,6 +56,7 @@ public final class Coordinator implements AutoCloseable {
     private final EventLog log;
     private final PublishedStore store;
     private final Job job;
+    private final Restarts restarts;
     private final JobState before;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("conductor").factory());
@@ -94,6 +96,7 @@ public final class Coordinator implements AutoCloseable {
         job = new Job(before == null ? newName() : before.job(), before == null ? 0 : before.epoch(),
                 options.deadlineSeconds(), store, log, this::lastHasEnded);
         job.onMembersArrived(this::membersArrived);
+        restarts = new Restarts(job, timer);
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         accepting = Thread.ofPlatform().name("accept").daemon().start(this::acceptLoop);
@@ -171,10 +174,16 @@ public final class Coordinator implements AutoCloseable {
                     check(command.version(), command.secret());
                     new CommandSession(this, channel).serve(command);
                 }
+                case RestartJoin join -> {
+                    check(join.version(), join.secret());
+                    restarts.serve(join, channel);
+                }
                 default -> throw new ProtocolException("a connection begins with message type " + first.type());
             }
         } catch (EOFException e) {
             // whoever it was only looked whether somebody listens
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         } catch (IOException | RuntimeException e) {
             log.add("connection closed: " + e.getMessage());
             refuse(channel, e.getMessage());
@@ -204,6 +213,9 @@ public final class Coordinator implements AutoCloseable {
     }
 
     private void serveAgent(final AgentHello hello, final FrameChannel channel) throws IOException {
+        if (hello.restored() && !restarts.expects(hello)) {
+            throw new ProtocolException("a restart on several hosts is under way here, of which this is no part");
+        }
         final AgentSession session = job.agentJoined(hello, channel);
         saveState();
         schedule(interval());
@@ -246,7 +258,10 @@ public final class Coordinator implements AutoCloseable {
     /** An agent came with ranks in the middle of an epoch: restored ones, or those of a coordinator that was lost. */
     private void membersArrived(final AgentHello hello) {
         if (hello.restored()) {
-            job.takeOverEpoch(false);
+            if (!restarts.arrived(hello)) {
+                return; // not before all have verified their images
+            }
+            job.takeOverEpoch(true);
             job.tellAgents("THAW", new Thaw(hello.epoch(), job.attempt(), "restored", "", false));
             conductor.execute(this::reattachRestored);
         } else if (recovering.compareAndSet(false, true)) {
@@ -259,9 +274,12 @@ public final class Coordinator implements AutoCloseable {
             CheckpointRun.requireAll(job.awaitAgents("THAW", RESTORE_DEADLINE));
             new Reattachment(job, job.phaseDeadline()).exchanges();
             log.add("job " + job.name() + " is restored, epoch " + job.epoch());
+            job.restartProblem("");
+            restarts.end("");
         } catch (Stopped e) {
             log.add("restart of epoch " + job.epoch() + ": " + e.getMessage());
             job.restartProblem(e.getMessage());
+            restarts.end(e.getMessage());
         }
         job.endEpoch();
         saveState();
@@ -276,7 +294,7 @@ public final class Coordinator implements AutoCloseable {
         } catch (Stopped e) {
             log.add(e.getMessage() + " within " + Job.seconds(AGENTS_RETURN) + "; going on with those that have");
         }
-        job.takeOverEpoch(true);
+        job.takeOverEpoch(false);
         if (job.participants() == 0) {
             return;
         }

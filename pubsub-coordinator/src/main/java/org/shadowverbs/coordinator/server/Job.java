@@ -82,6 +82,8 @@ final class Job {
     private Stopped stop;
     /** Up to the commit a rank that leaves stops the checkpoint; in a reattachment the others go on without it. */
     private boolean leavingStops;
+    /** In a restart a host that is lost stops it: half a job is not what was asked for. */
+    private boolean restarting;
     private String stage = "running";
     private String restartProblem = "";
     private Consequence consequence = hello -> { };
@@ -179,6 +181,8 @@ final class Job {
             log.add("agent on host " + session.host() + " lost: " + why);
             if (leavingStops) {
                 stopWith("the agent on host " + session.host() + " was lost during " + stage + ": " + why, false);
+            } else if (restarting) {
+                stopWith("host " + session.host() + ": its restart was lost: " + why, false);
             }
             changed.signalAll();
             final boolean mayReturn = !session.command().isEmpty()
@@ -236,6 +240,8 @@ final class Job {
                     stepAnswered(from, m.step(), m.epoch(), m);
                     if (leavingStops && m.epoch() == epoch) {
                         stopWith(m.step() + " failed on host " + from.host() + ": " + m.reason(), false);
+                    } else if (restarting) {
+                        stopWith("host " + from.host() + ": " + m.reason(), false);
                     }
                 }
                 default -> throw new ProtocolException("message of type " + message.type() + " from an agent");
@@ -461,11 +467,16 @@ final class Job {
         }
     }
 
-    /** Takes over an epoch that agents told of: after a restart, or after a coordinator that was lost. */
-    void takeOverEpoch(final boolean newAttempt) {
+    /**
+     * Takes over an epoch that agents told of.
+     *
+     * @param restart after a restart; else after a coordinator that was lost, with a new attempt
+     */
+    void takeOverEpoch(final boolean restart) {
         lock.lock();
         try {
-            if (newAttempt) {
+            restarting = restart;
+            if (!restart) {
                 attempt++;
             }
             clearExchanges();
@@ -500,6 +511,19 @@ final class Job {
         }
     }
 
+    /** What goes on is a restart, and it can't. */
+    void stopRestart(final String why) {
+        lock.lock();
+        try {
+            if (restarting) {
+                stopWith(why, false);
+                changed.signalAll();
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /** Gives up what the exchanges of this epoch have come to: a reattachment begins with clean ones. */
     int nextAttempt() {
         lock.lock();
@@ -516,6 +540,7 @@ final class Job {
         try {
             participants.clear();
             leavingStops = false;
+            restarting = false;
             stop = null;
             stage = "running";
             exchanges.clear();

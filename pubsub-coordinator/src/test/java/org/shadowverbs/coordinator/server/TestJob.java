@@ -35,7 +35,7 @@ final class TestJob implements AutoCloseable {
         coordinator = coordinator(0, deadlineSeconds, false);
         final Path run = coordinator.runDirectory();
         agent = new Agent(new AgentOptions("localhost", coordinator.port(), "testhost", run,
-                RunDirectory.agentSocket(run), "", false, "hca", List.of("true"), List.of()), images, new MemoryStore());
+                RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), List.of()), images, new MemoryStore());
         if (!agent.awaitJoined(20_000)) {
             throw new AssertionError("the agent did not join within 20 s");
         }

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.cli;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
+import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.manifest.Portions;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.HostMessages.Line;
+import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.ProtocolException;
+import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.RestartMessages.Portion;
+import org.shadowverbs.coordinator.protocol.RestartMessages.RestartEnd;
+import org.shadowverbs.coordinator.protocol.RestartMessages.RestartJoin;
+import org.shadowverbs.coordinator.protocol.RestartMessages.RestartShare;
+
+/** This host's part in a restart on several hosts: its connection to the coordinator until the job runs. */
+final class SharedRestart implements AutoCloseable {
+    private static final int CONNECT_MILLIS = 5_000;
+
+    private final FrameChannel channel;
+    private final Manifest manifest;
+    private final CompletableFuture<Manifest> share = new CompletableFuture<>();
+    /** Done with what went wrong, on whichever host, or with an empty text when the job runs. */
+    private final CompletableFuture<String> end = new CompletableFuture<>();
+
+    private SharedRestart(final FrameChannel channel, final Manifest manifest) {
+        this.channel = channel;
+        this.manifest = manifest;
+    }
+
+    /** @param from the source hosts that this one is to take over; empty: what is left for it */
+    static SharedRestart join(final Address address, final String host, final int hosts, final List<String> from,
+            final Path folder, final Manifest manifest) throws CommandException, IOException {
+        final List<Portion> portions = new ArrayList<>();
+        for (final Manifest.HostPart part : Portions.of(manifest)) {
+            portions.add(new Portion(part.host(), part.ranks().stream().map(Manifest.RankPart::number).toList(),
+                    Files.isDirectory(folder.resolve(part.directory()))));
+        }
+        final SharedRestart restart = new SharedRestart(FrameChannel.connect(
+                new InetSocketAddress(address.host(), address.port()), CONNECT_MILLIS), manifest);
+        restart.channel.write(new RestartJoin(FrameType.VERSION, address.secret(), host, ProcessHandle.current().pid(),
+                hosts, folder.getFileName().toString(), manifest.checksum(), portions, from));
+        Thread.ofVirtual().name("restart").start(restart::listen);
+        return restart;
+    }
+
+    private void listen() {
+        String why = "the coordinator was lost before the job ran";
+        try {
+            for (;;) {
+                final Message message = channel.read();
+                switch (message) {
+                    case Line line -> System.err.println("shadowverbs: " + line.text());
+                    case RestartShare s -> share.complete(Portions.only(manifest,
+                            s.portions().stream().map(Portions.of(manifest)::get).toList()));
+                    case RestartEnd e -> {
+                        end.complete(e.problem());
+                        return;
+                    }
+                    case Refused r -> {
+                        end.complete("the coordinator refuses: " + r.reason());
+                        return;
+                    }
+                    default -> throw new ProtocolException("message of type " + message.type() + " in a restart");
+                }
+            }
+        } catch (ProtocolException e) {
+            why = e.getMessage();
+        } catch (IOException | RuntimeException e) {
+            why += " (" + e + ")";
+        } finally {
+            end.complete(why);
+        }
+    }
+
+    /** Waits for all hosts to come, and says what this one is to restore. */
+    Manifest share() throws CommandException {
+        return waitFor(share);
+    }
+
+    /** Waits until this host may begin. */
+    void await(final CompletableFuture<Void> mayRestore) throws CommandException {
+        waitFor(mayRestore);
+    }
+
+    private <T> T waitFor(final CompletableFuture<T> what) throws CommandException {
+        CompletableFuture.anyOf(what, end).join();
+        if (!what.isDone()) {
+            throw new CommandException("restart: " + end.join());
+        }
+        return what.join();
+    }
+
+    /** Waits until all ranks of all hosts are connected again. */
+    void awaitRunning() throws CommandException {
+        try {
+            final String problem = end.join();
+            if (!problem.isEmpty()) {
+                throw new CommandException("restart: " + problem);
+            }
+        } catch (CompletionException e) {
+            throw new CommandException("restart: " + e.getCause());
+        }
+    }
+
+    /** Tells the others that this host can't. */
+    void fail(final String why) throws IOException {
+        channel.write(new RestartEnd(why));
+    }
+
+    @Override
+    public void close() {
+        channel.close();
+    }
+}
