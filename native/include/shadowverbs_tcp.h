@@ -76,9 +76,10 @@ struct sv_tcp_qp {
 
 struct sv_tcp_srq {
 	struct ibv_srq v;		/* (I) */
-	struct sv_tcp_ring recv __attribute__((aligned(64)));
+	struct sv_tcp_ring recv __attribute__((aligned(64)));	/* (I) but for a move, under `lock` */
 	uint32_t bell;			/* (I) this SRQ's bit in the doorbell */
 	uint32_t tail __attribute__((aligned(64)));	/* (P) receives posted */
+	uint32_t lock;			/* of who posts and of sv_tcp_srq_move; held for a few instructions */
 	uint32_t head __attribute__((aligned(64)));	/* (E) receives taken: their places are free */
 	uint32_t wanted;		/* (E) the engine is to be told of the next receive */
 };
@@ -153,6 +154,11 @@ void sv_tcp_context_init(struct ibv_context *context);
 void sv_tcp_dm_init(struct sv_tcp_dm *dm);
 /* Gives a CQ another ring, with what is in the old one; called by the engine alone. */
 void sv_tcp_cq_move(struct sv_tcp_cq *cq, struct ibv_wc *entries, struct sv_tcp_stamp *stamps, uint32_t mask);
+/*
+ * Gives an SRQ another ring, of mask + 1 entries for max requests, with what is in the old one; called by the engine alone.
+ * Returns 0, or EINVAL: it holds more.
+ */
+int sv_tcp_srq_move(struct sv_tcp_srq *srq, void *entries, uint32_t mask, uint32_t max);
 /* Installs the functions of an extended CQ; fields: enum ibv_create_cq_wc_flags. */
 void sv_tcp_cq_ex_init(struct sv_tcp_cq *cq, uint64_t fields);
 /* Takes the events of an object that is about to end out of a pipe. */

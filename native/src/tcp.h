@@ -19,6 +19,8 @@ int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc);
 int sv_tcp_req_notify_cq(struct ibv_cq *v, int solicited_only);
 /* A poll's first look at a CQ. Who looks at an empty one many times in a row sleeps for a moment. */
 bool sv_tcp_cq_empty(struct sv_tcp_cq *cq);
+/* A lock that is held for a few instructions; a store of 0, with release order, gives it back. */
+void sv_tcp_take(uint32_t *lock);
 /* Of who polls and who resizes a CQ; held for a few instructions. */
 void sv_tcp_cq_lock(struct sv_tcp_cq *cq);
 void sv_tcp_cq_unlock(struct sv_tcp_cq *cq);

@@ -199,14 +199,18 @@ int sv_tcp_post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_w
 int sv_tcp_post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct sv_tcp_srq *srq = sv_container_of(v, struct sv_tcp_srq, v);
-	uint32_t tail = srq->tail;
-	int err = put_recvs(&srq->recv, &tail, &srq->head, wr, bad);
+	uint32_t tail;
+	int err;
 
+	sv_tcp_take(&srq->lock);
+	tail = srq->tail;
+	err = put_recvs(&srq->recv, &tail, &srq->head, wr, bad);
 	if (tail != srq->tail) {
 		__atomic_store_n(&srq->tail, tail, __ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&srq->wanted, __ATOMIC_SEQ_CST))
 			ring_bell(srq->bell);
 	}
+	sv_store_release(&srq->lock, 0);
 	return err;
 }
 
@@ -220,8 +224,7 @@ void sv_tcp_fail(struct ibv_qp *v)
 
 void sv_tcp_cq_lock(struct sv_tcp_cq *cq)
 {
-	for (unsigned tries = 1; unlikely(__atomic_exchange_n(&cq->lock, 1, __ATOMIC_ACQUIRE)); tries++)
-		sv_spin_turn(tries);
+	sv_tcp_take(&cq->lock);
 }
 
 void sv_tcp_cq_unlock(struct sv_tcp_cq *cq)

@@ -209,6 +209,31 @@ static void test_a_shared_receive_queue_takes_so_many(void)
 	free(w);
 }
 
+static void test_a_shared_receive_queue_keeps_what_it_holds_when_it_is_moved(void)
+{
+	struct world *w = make_world();
+	char *more = calloc(8, STRIDE);
+	struct ibv_sge sge = { 0x1000, 10, 5 };
+	struct ibv_recv_wr wr = { .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	w->srq.head = w->srq.tail = 3;	/* the receives lie across the old ring's end */
+	for (wr.wr_id = 0; wr.wr_id < 2; wr.wr_id++)
+		CHECK_EQUAL(w->context.ops.post_srq_recv(&w->srq.v, &wr, &bad), 0);
+	CHECK_EQUAL(sv_tcp_srq_move(&w->srq, more, 0, 1), EINVAL);
+	CHECK_EQUAL(sv_tcp_srq_move(&w->srq, more, 7, 6), 0);
+	for (; wr.wr_id < 6; wr.wr_id++)
+		CHECK_EQUAL(w->context.ops.post_srq_recv(&w->srq.v, &wr, &bad), 0);
+	CHECK_EQUAL(w->context.ops.post_srq_recv(&w->srq.v, &wr, &bad), ENOMEM);
+	for (uint32_t i = 0; i < 6; i++) {
+		const struct sv_tcp_recv *recv = (void *)(more + (3 + i) % 8 * STRIDE);
+
+		CHECK_EQUAL(recv->wr_id, i);
+		CHECK_EQUAL(((const struct ibv_sge *)(recv + 1))->addr, 0x1000);
+	}
+	free(more);
+	free(w);
+}
+
 static void test_completions_come_in_order_from_either_ring(void)
 {
 	struct world *w = make_world();
@@ -361,6 +386,7 @@ int main(void)
 	RUN(test_a_datagram_carries_its_address);
 	RUN(test_changes_of_windows_are_requests);
 	RUN(test_a_shared_receive_queue_takes_so_many);
+	RUN(test_a_shared_receive_queue_keeps_what_it_holds_when_it_is_moved);
 	RUN(test_completions_come_in_order_from_either_ring);
 	RUN(test_an_extended_queue_reads_what_was_put_in);
 	RUN(test_events_of_what_ends_are_taken_out);

@@ -21,8 +21,11 @@ final class DatagramResponder extends Responder {
     void request(final Link from, final Inbound inbound) {
         final long header = inbound.header;
         final int bytes = Frame.payload(header);
-        if (Frame.rkey(header) != qp.qkey || !qp.receives.present()
-                || bytes + GlobalRoute.SIZE > qp.receives.bytes()) {
+        if (Frame.rkey(header) != qp.qkey || !qp.receives.present()) {
+            return;
+        }
+        if (bytes + GlobalRoute.SIZE > qp.receives.bytes()) {
+            qp.receives.reset(); // who shares the queue may have a use for it
             return;
         }
         link = from;

@@ -25,6 +25,9 @@ public interface Host {
 
     void moveCq(long cq, long entries, long stamps, int mask);
 
+    /** @return 0, or EINVAL: the queue holds more than that */
+    int moveSrq(long srq, long entries, int mask, int max);
+
     void forgetEvents(int readFd, int writeFd, long object);
 
     /** One line on stderr. */

@@ -51,10 +51,8 @@ final class QueuePairObject {
             final MemorySegment init, final Map<Long, CompletionQueue> queues, final SharedQueue shared) {
         final MemorySegment cap = ibv_qp_init_attr.cap(init);
         final int type = ibv_qp_init_attr.qp_type(init);
-        if (type != QueuePair.RC && type != QueuePair.UC && type != QueuePair.UD
-                || type == QueuePair.UD && shared != null) {
-            throw new DeviceException(Posix.EOPNOTSUPP, "create a queue pair of type " + type
-                    + (shared == null ? "" : " with a shared receive queue"));
+        if (type != QueuePair.RC && type != QueuePair.UC && type != QueuePair.UD) {
+            throw new DeviceException(Posix.EOPNOTSUPP, "create a queue pair of type " + type);
         }
         if (shared != null) {
             ibv_qp_cap.max_recv_wr(cap, 0);
@@ -107,13 +105,18 @@ final class QueuePairObject {
     static void ring(final Posix posix, final long at, final long header, final int requests, final int sges,
             final int inline) {
         final long stride = header + Math.max(sges * Layouts.SGE_SIZE, inline) + 63 & -64L;
-        final int size = Integer.highestOneBit(Math.max(1, requests - 1)) * 2;
+        final int size = ringSize(requests);
         Memory.i64(at + Layouts.RING_ENTRIES, posix.allocate(size * stride));
         Memory.i32(at + Layouts.RING_STRIDE, (int) stride);
         Memory.i32(at + Layouts.RING_MASK, size - 1);
         Memory.i32(at + Layouts.RING_MAX, requests);
         Memory.i32(at + Layouts.RING_MAX_SGE, sges);
         Memory.i32(at + Layouts.RING_MAX_INLINE, inline);
+    }
+
+    /** Entries of a ring for so many requests. */
+    static int ringSize(final int requests) {
+        return Integer.highestOneBit(Math.max(1, requests - 1)) * 2;
     }
 
     long address() {

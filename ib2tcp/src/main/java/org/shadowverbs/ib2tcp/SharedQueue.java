@@ -16,7 +16,7 @@ final class SharedQueue implements Rung {
     final Events async;
     /** Queue pairs. */
     int users;
-    private final Posix posix;
+    final Posix posix;
     private final Ring ring;
     private final long entrySize;
     private final ArrayList<QueuePair> waiting = new ArrayList<QueuePair>();

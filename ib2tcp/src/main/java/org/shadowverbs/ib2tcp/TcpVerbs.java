@@ -17,7 +17,6 @@ import org.shadowverbs.bindings.verbs.ibv_mw;
 import org.shadowverbs.bindings.verbs.ibv_pd;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
-import org.shadowverbs.bindings.verbs.ibv_srq;
 import org.shadowverbs.bindings.verbs.ibv_srq_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
@@ -650,56 +649,27 @@ public final class TcpVerbs {
     public long createSrq(final long pd, final MemorySegment init) {
         return call("create a shared receive queue", () -> {
             final Domain domain = known(domains, pd);
-            final MemorySegment given = struct(init.address(), ibv_srq_init_attr.sizeof());
-            final int requests = ibv_srq_attr.max_wr(ibv_srq_init_attr.attr(given));
-            final int sges = ibv_srq_attr.max_sge(ibv_srq_init_attr.attr(given));
-            if (requests < 1 || requests > MAX_WR || sges < 0 || sges > MAX_SGE) {
-                throw new DeviceException(Posix.EINVAL, "create a shared receive queue of that size");
-            }
             if (shared.size() == MAX_SRQ) {
                 throw new DeviceException(Posix.ENOMEM, "create more than " + MAX_SRQ + " shared receive queues");
             }
-            final int bell = device.newBell();
-            final long address = posix.allocate(Layouts.SRQ_SIZE);
-            final MemorySegment struct = struct(address, ibv_srq.sizeof());
-            ibv_srq.context(struct, MemorySegment.ofAddress(domain.context.address));
-            ibv_srq.srq_context(struct, ibv_srq_init_attr.srq_context(given));
-            ibv_srq.pd(struct, MemorySegment.ofAddress(pd));
-            Memory.i32(address + Layouts.SRQ_BELL, bell);
-            QueuePairObject.ring(posix, address + Layouts.SRQ_RECV, Layouts.RECV_SIZE, requests, sges, 0);
-            final SharedQueue queue = new SharedQueue(posix, address, pd, domain.context.async);
-            device.add(bell, queue);
+            final SharedQueue queue = SharedQueueObject.create(device, posix, domain.context.async,
+                    domain.context.address, pd, struct(init.address(), ibv_srq_init_attr.sizeof()));
             domain.users++;
-            shared.put(address, queue);
-            return address;
+            shared.put(queue.address, queue);
+            return queue.address;
         });
     }
 
-    /** Sets the limit; its size stays as it is. */
     public void modifySrq(final long srq, final MemorySegment attr, final int mask) {
         call("modify a shared receive queue", () -> {
-            final SharedQueue queue = known(shared, srq);
-            if ((mask & ~verbs_h.IBV_SRQ_LIMIT()) != 0) {
-                throw new DeviceException(Posix.EOPNOTSUPP, "change the size of a shared receive queue");
-            }
-            final int limit = ibv_srq_attr.srq_limit(struct(attr.address(), ibv_srq_attr.sizeof()));
-            if (limit < 0 || limit > Memory.i32(srq + Layouts.SRQ_RECV + Layouts.RING_MAX)) {
-                throw new DeviceException(Posix.EINVAL, "set a limit of more receives than the queue has");
-            }
-            if (mask != 0) {
-                queue.limit(limit);
-            }
+            SharedQueueObject.modify(known(shared, srq), host, struct(attr.address(), ibv_srq_attr.sizeof()), mask);
             return 0;
         });
     }
 
     public void querySrq(final long srq, final MemorySegment attr) {
         call("query a shared receive queue", () -> {
-            final SharedQueue queue = known(shared, srq);
-            final MemorySegment filled = struct(attr.address(), ibv_srq_attr.sizeof());
-            ibv_srq_attr.max_wr(filled, Memory.i32(srq + Layouts.SRQ_RECV + Layouts.RING_MAX));
-            ibv_srq_attr.max_sge(filled, Memory.i32(srq + Layouts.SRQ_RECV + Layouts.RING_MAX_SGE));
-            ibv_srq_attr.srq_limit(filled, queue.limit());
+            SharedQueueObject.query(known(shared, srq), struct(attr.address(), ibv_srq_attr.sizeof()));
             return 0;
         });
     }
@@ -712,11 +682,7 @@ public final class TcpVerbs {
             }
             shared.remove(srq);
             known(domains, queue.domain).users--;
-            device.remove(Memory.i32(srq + Layouts.SRQ_BELL));
-            host.forgetEvents(queue.async.readEnd, queue.async.writeEnd, srq);
-            queue.free();
-            posix.free(Memory.i64(srq + Layouts.SRQ_RECV + Layouts.RING_ENTRIES));
-            posix.free(srq);
+            SharedQueueObject.destroy(queue, device, host);
             return 0;
         });
     }

@@ -19,6 +19,7 @@ class SharedQueueTest {
     private static final int MESSAGES = 25;
     private static final int SLOTS = 8;
     private static final int SLOT = 700_000;
+    private static final int QKEY = 0x1234;
 
     /** One process that sends over one connection. */
     private static final class Sender {
@@ -161,5 +162,52 @@ class SharedQueueTest {
         assertEquals(5, Memory.i64(flushed + Layouts.WC_WR_ID));
         assertEquals(QueuePair.EVENT_LAST_WQE_REACHED, b.event());
         assertEquals(-1, b.event());
+    }
+
+    /** A queue pair of datagrams on a shared queue holds on to no receive that it does not fill. */
+    @Test
+    void aDatagramTakesOneReceiveOrNone() throws ProtocolException {
+        final SimulatedNetwork network = new SimulatedNetwork(1);
+        final SimulatedDevice a = network.device();
+        final SimulatedDevice b = network.device();
+        final SharedQueue shared = b.createShared(SLOTS);
+        final QueuePairObject from = a.create(QueuePair.UD, true, null);
+        final QueuePairObject[] to = {b.create(QueuePair.UD, true, shared), b.create(QueuePair.UD, true, shared)};
+        SimulatedDevice.ready(from, QKEY);
+        SimulatedDevice.ready(to[0], QKEY);
+        SimulatedDevice.ready(to[1], QKEY);
+        final long out = a.posix.allocate(SLOT);
+        final long in = b.posix.allocate(SLOT);
+        final int outKey = a.regions.add(from.domain(), out, SLOT, out, 15);
+        final int inKey = b.regions.add(SimulatedDevice.PD, in, SLOT, in, 15);
+        b.receive(shared, 0, in, GlobalRoute.SIZE + 10, inKey);
+        b.receive(shared, 1, in, GlobalRoute.SIZE + 10, inKey);
+        // Too long for the first queue pair; and the receive is there for the other one.
+        assertEquals(-1, arrived(network, a, from, b, to[0], out, 11, outKey));
+        for (int i = 0; i < 2; i++) {
+            assertEquals(i, arrived(network, a, from, b, to[1 - i], out, 10, outKey));
+        }
+        assertEquals(-1, arrived(network, a, from, b, to[0], out, 10, outKey), "there is no receive left");
+        b.receive(shared, 2, in, GlobalRoute.SIZE + 10, inKey);
+        assertEquals(2, arrived(network, a, from, b, to[0], out, 10, outKey));
+        assertTrue(shared.isEmpty());
+    }
+
+    /** @return the wr_id of the receive that a datagram has taken; -1: none */
+    private static long arrived(final SimulatedNetwork network, final SimulatedDevice a, final QueuePairObject from,
+            final SimulatedDevice b, final QueuePairObject to, final long out, final int length, final int key)
+            throws ProtocolException {
+        assertTrue(a.datagram(from, 9, b, SimulatedDevice.number(to), QKEY, out, length, key));
+        while (network.step()) {
+            assertTrue(network.time < 1_000_000_000_000L, "it comes to an end");
+        }
+        assertEquals(0, Memory.i32(a.poll() + Layouts.WC_STATUS));
+        final long wc = b.poll();
+        if (wc == 0) {
+            return -1;
+        }
+        assertEquals(0, Memory.i32(wc + Layouts.WC_STATUS));
+        assertEquals(SimulatedDevice.number(to), Memory.i32(wc + Layouts.WC_QP_NUM));
+        return Memory.i64(wc + Layouts.WC_WR_ID);
     }
 }

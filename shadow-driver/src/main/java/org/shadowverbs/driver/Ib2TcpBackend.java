@@ -117,7 +117,7 @@ final class Ib2TcpBackend implements Backend {
         ibv_device_attr.max_ah(attr, TcpVerbs.MAX_MR);
         ibv_device_attr.max_mw(attr, TcpVerbs.MAX_MR);
         ibv_device_attr.device_cap_flags(attr, verbs_h.IBV_DEVICE_MEM_WINDOW()
-                | verbs_h.IBV_DEVICE_MEM_WINDOW_TYPE_2B());
+                | verbs_h.IBV_DEVICE_MEM_WINDOW_TYPE_2B() | verbs_h.IBV_DEVICE_SRQ_RESIZE());
         ibv_device_attr.max_cqe(attr, TcpVerbs.MAX_CQE - Cq.ROOM);
         ibv_device_attr.max_mr(attr, TcpVerbs.MAX_MR);
         ibv_device_attr.max_pd(attr, TcpVerbs.MAX_QP);

@@ -17,6 +17,7 @@ final class TcpHost implements Host {
     private static final MemorySegment SV_TCP_DM_INIT = f("sv_tcp_dm_init");
     private static final MemorySegment SV_TCP_CQ_EX_INIT = f("sv_tcp_cq_ex_init");
     private static final MemorySegment SV_TCP_CQ_MOVE = f("sv_tcp_cq_move");
+    private static final MemorySegment SV_TCP_SRQ_MOVE = f("sv_tcp_srq_move");
     private static final MemorySegment SV_TCP_FORGET_EVENTS = f("sv_tcp_forget_events");
     @SuppressWarnings("restricted")
     private static final MemorySegment WRITE = Downcall.function(Linker.nativeLinker().defaultLookup(), "write");
@@ -63,6 +64,11 @@ final class TcpHost implements Host {
     @Override
     public void moveCq(final long cq, final long entries, final long stamps, final int mask) {
         call(SV_TCP_CQ_MOVE, cq, entries, stamps, mask);
+    }
+
+    @Override
+    public int moveSrq(final long srq, final long entries, final int mask, final int max) {
+        return (int) call(SV_TCP_SRQ_MOVE, srq, entries, mask, max);
     }
 
     @Override

@@ -54,7 +54,8 @@ final class Ib2TcpProgramsSystemTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"ib_send_bw", "ib_send_bw --use-srq -q 4", "ib_write_bw -c UC", "ib_send_lat -c UD"})
+    @ValueSource(strings = {"ib_send_bw", "ib_send_bw --use-srq -q 4", "ib_write_bw -c UC", "ib_send_lat -c UD",
+        "ib_send_bw -c UD --use-srq"})
     void measuresOnAfterACheckpoint(final String program) throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");

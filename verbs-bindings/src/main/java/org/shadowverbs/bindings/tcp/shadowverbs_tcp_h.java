@@ -299,6 +299,69 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
         }
     }
 
+    private static class sv_tcp_srq_move {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_tcp_h.C_INT,
+            shadowverbs_tcp_h.C_POINTER,
+            shadowverbs_tcp_h.C_POINTER,
+            shadowverbs_tcp_h.C_INT,
+            shadowverbs_tcp_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_tcp_srq_move");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_tcp_srq_move(struct sv_tcp_srq *srq, void *entries, uint32_t mask, uint32_t max)
+     * }
+     */
+    public static FunctionDescriptor sv_tcp_srq_move$descriptor() {
+        return sv_tcp_srq_move.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_tcp_srq_move(struct sv_tcp_srq *srq, void *entries, uint32_t mask, uint32_t max)
+     * }
+     */
+    public static MethodHandle sv_tcp_srq_move$handle() {
+        return sv_tcp_srq_move.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_tcp_srq_move(struct sv_tcp_srq *srq, void *entries, uint32_t mask, uint32_t max)
+     * }
+     */
+    public static MemorySegment sv_tcp_srq_move$address() {
+        return sv_tcp_srq_move.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_tcp_srq_move(struct sv_tcp_srq *srq, void *entries, uint32_t mask, uint32_t max)
+     * }
+     */
+    public static int sv_tcp_srq_move(MemorySegment srq, MemorySegment entries, int mask, int max) {
+        var mh$ = sv_tcp_srq_move.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_tcp_srq_move", srq, entries, mask, max);
+            }
+            return (int)mh$.invokeExact(srq, entries, mask, max);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_tcp_cq_ex_init {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_tcp_h.C_POINTER,

@@ -19,6 +19,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     struct sv_tcp_ring recv;
  *     uint32_t bell;
  *     uint32_t tail;
+ *     uint32_t lock;
  *     uint32_t head;
  *     uint32_t wanted;
  * }
@@ -36,7 +37,8 @@ public class sv_tcp_srq {
         shadowverbs_tcp_h.C_INT.withName("bell"),
         MemoryLayout.paddingLayout(28),
         shadowverbs_tcp_h.C_INT.withName("tail"),
-        MemoryLayout.paddingLayout(60),
+        shadowverbs_tcp_h.C_INT.withName("lock"),
+        MemoryLayout.paddingLayout(56),
         shadowverbs_tcp_h.C_INT.withName("head"),
         shadowverbs_tcp_h.C_INT.withName("wanted"),
         MemoryLayout.paddingLayout(56)
@@ -223,6 +225,50 @@ public class sv_tcp_srq {
      */
     public static void tail(MemorySegment struct, int fieldValue) {
         struct.set(tail$LAYOUT, tail$OFFSET, fieldValue);
+    }
+
+    private static final OfInt lock$LAYOUT = (OfInt)$LAYOUT.select(groupElement("lock"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t lock
+     * }
+     */
+    public static final OfInt lock$layout() {
+        return lock$LAYOUT;
+    }
+
+    private static final long lock$OFFSET = $LAYOUT.byteOffset(groupElement("lock"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t lock
+     * }
+     */
+    public static final long lock$offset() {
+        return lock$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t lock
+     * }
+     */
+    public static int lock(MemorySegment struct) {
+        return struct.get(lock$LAYOUT, lock$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t lock
+     * }
+     */
+    public static void lock(MemorySegment struct, int fieldValue) {
+        struct.set(lock$LAYOUT, lock$OFFSET, fieldValue);
     }
 
     private static final OfInt head$LAYOUT = (OfInt)$LAYOUT.select(groupElement("head"));
