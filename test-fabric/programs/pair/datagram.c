@@ -1,6 +1,7 @@
 /*
  * datagram: datagrams with a global route, to a queue pair with a shared receive queue that has grown and to a multicast
- * group, answered by address handles made of their completions; before READY and after it, by handles of before and by new ones.
+ * group, answered by address handles made of their completions; before READY and after it, by handles of before and by new
+ * ones. In mode unicast there is no group, and what the route has besides GIDs is not looked at: for devices without either.
  */
 #include <string.h>
 
@@ -14,7 +15,7 @@
 #define MULTICAST_LID 0xc007
 
 const char *const program_name = "datagram";
-const char *const program_modes[] = { "plain", NULL };
+const char *const program_modes[] = { "plain", "unicast", NULL };
 
 static const union ibv_gid group = { .raw = { 0xff, 0x0e, [14] = 0x12, 0x34 } };
 
@@ -32,6 +33,7 @@ struct station {
 	struct ibv_qp *qp;
 	struct card own, peer;
 	uint64_t sent;
+	bool multicast;
 };
 
 static void to_state(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask)
@@ -160,48 +162,65 @@ static struct ibv_ah *ah_of(struct station *s, uint64_t number, struct ibv_wc *w
 	if (ibv_init_ah_from_wc(s->pair->endpoint.context, s->pair->endpoint.port_num, wc, grh, &attr))
 		die(errno, "ibv_init_ah_from_wc");
 	if (memcmp(&attr.grh.dgid, &s->peer.gid, sizeof(attr.grh.dgid)) || attr.dlid != s->peer.lid || !attr.is_global ||
-	    attr.grh.sgid_index || attr.grh.flow_label != 0x54321 || attr.grh.traffic_class != 3 || attr.grh.hop_limit != 5)
-		die(0, "the way back is another: lid %#x, GID index %d, flow label %#x", attr.dlid, attr.grh.sgid_index,
-		    attr.grh.flow_label);
+	    attr.grh.sgid_index)
+		die(0, "the way back is to another: lid %#x, GID index %d", attr.dlid, attr.grh.sgid_index);
+	if (s->multicast && (attr.grh.flow_label != 0x54321 || attr.grh.traffic_class != 3 || attr.grh.hop_limit != 5))
+		die(0, "the way back is another: flow label %#x", attr.grh.flow_label);
 	ah = ibv_create_ah_from_wc(s->pair->endpoint.pd, wc, grh, s->pair->endpoint.port_num);
 	if (!ah)
 		die(errno, "ibv_create_ah_from_wc");
 	return ah;
 }
 
+/* To all, which is a group of one, or to the one. */
+static void send_to_all(struct station *s, struct ibv_ah *all, struct ibv_ah *one, uint64_t seed)
+{
+	send_to(s, s->multicast ? all : one, s->multicast ? 0xffffff : s->peer.qp_num, seed);
+}
+
 static void run_asker(struct station *s)
 {
-	struct ibv_ah *ah = create_ah(s, &s->peer.gid, s->peer.lid), *all = create_ah(s, &group, MULTICAST_LID);
+	struct ibv_ah *ah = create_ah(s, &s->peer.gid, s->peer.lid);
+	struct ibv_ah *all = s->multicast ? create_ah(s, &group, MULTICAST_LID) : NULL;
 	struct ibv_wc wc;
 
 	pair_sync(s->pair, "the group");
 	send_to(s, ah, s->peer.qp_num, 1);
 	expect_datagram(s, 0, 2, &wc);
-	send_to(s, all, 0xffffff, 3);
+	send_to_all(s, all, ah, 3);
 	pair_ready(s->pair);
 	/* Answered by the handle of before, then by one made of it. */
 	send_to(s, ah, s->peer.qp_num, 4);
 	expect_datagram(s, 1, 5, &wc);
 	expect_datagram(s, 2, 6, &wc);
-	send_to(s, all, 0xffffff, 7);
+	send_to_all(s, all, ah, 7);
 	pair_sync(s->pair, "the group's end");
-	send_to(s, all, 0xffffff, 8);
+	if (all)
+		send_to(s, all, 0xffffff, 8);
 	destroy_ah(ah);
 	ah = create_ah(s, &s->peer.gid, s->peer.lid);
 	send_to(s, ah, s->peer.qp_num, 9);
 	pair_sync(s->pair, "the peer's check");
 	destroy_ah(ah);
-	destroy_ah(all);
+	if (all)
+		destroy_ah(all);
+}
+
+static void change_membership(struct station *s, int (*change)(struct ibv_qp *, const union ibv_gid *, uint16_t),
+			      const char *what)
+{
+	int err = s->multicast ? change(s->qp, &group, MULTICAST_LID) : 0;
+
+	if (err)
+		die(err, "%s", what);
 }
 
 static void run_answerer(struct station *s)
 {
 	struct ibv_ah *before, *fresh;
 	struct ibv_wc wc;
-	int err = ibv_attach_mcast(s->qp, &group, MULTICAST_LID);
 
-	if (err)
-		die(err, "ibv_attach_mcast");
+	change_membership(s, ibv_attach_mcast, "ibv_attach_mcast");
 	pair_sync(s->pair, "the group");
 	expect_datagram(s, 0, 1, &wc);
 	before = ah_of(s, 0, &wc);
@@ -214,9 +233,7 @@ static void run_answerer(struct station *s)
 	fresh = ah_of(s, 2, &wc);
 	send_to(s, fresh, wc.src_qp, 6);
 	expect_datagram(s, 3, 7, &wc);
-	err = ibv_detach_mcast(s->qp, &group, MULTICAST_LID);
-	if (err)
-		die(err, "ibv_detach_mcast");
+	change_membership(s, ibv_detach_mcast, "ibv_detach_mcast");
 	pair_sync(s->pair, "the group's end");
 	expect_datagram(s, 0, 9, &wc);
 	pair_sync(s->pair, "the peer's check");
@@ -226,7 +243,7 @@ static void run_answerer(struct station *s)
 
 void program_run(struct pair *pair)
 {
-	struct station s = { .pair = pair };
+	struct station s = { .pair = pair, .multicast = !strcmp(pair->mode, "plain") };
 
 	set_up(&s);
 	if (pair->rank == 0)
