@@ -12,6 +12,7 @@ set -eu
 cd "$(dirname "$0")"
 : "${JEXTRACT:?name the jextract tool in JEXTRACT}"
 sources=src/main/java
+verbs=org.shadowverbs.bindings.verbs
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -35,6 +36,13 @@ bind()
 	# for one, where the library is not.
 	sed -i 's/SymbolLookup\.libraryLookup("[^"]*", LIBRARY_ARENA)/((SymbolLookup) name -> &.find(name))/' \
 		"$work/java/$folder"/*_h.java
+	# The structs of verbs.h that our own headers hold by value are those of the first package.
+	if [ "$package" != "$verbs" ]; then
+		for file in "$work/java/$folder"/*.java; do
+			[ ! -e "$sources/$(echo "$verbs" | tr . /)/${file##*/}" ] || rm "$file"
+		done
+		sed -i "s/^package $package;\$/&\n\nimport $verbs.*;/" "$work/java/$folder"/*.java
+	fi
 	mkdir -p "$sources/$folder"
 	mv "$work/java/$folder"/*.java "$sources/$folder"
 }
@@ -57,7 +65,7 @@ sed -i 's/^--include-function sv_tcp_doorbell$/--include-struct sv_tcp_doorbell/
 LC_ALL=C sort -o shadowverbs_tcp.includes shadowverbs_tcp.includes
 grep -w 'struct ibv_\(cq\|cq_ex\|wc\|qp\|srq\|ah\|dm\)\|.*pthread_.*\|.*__atomic_wide_counter' verbs.includes >>shadowverbs_tcp.includes
 
-bind org.shadowverbs.bindings.verbs verbs.includes libibverbs.so.1 /usr/include/infiniband/verbs.h
+bind $verbs verbs.includes libibverbs.so.1 /usr/include/infiniband/verbs.h
 bind org.shadowverbs.bindings.abi shadowverbs.includes libshadowverbs.so -I ../native/include \
 	../native/include/shadowverbs.h
 bind org.shadowverbs.bindings.tcp shadowverbs_tcp.includes libshadowverbs.so -I ../native/include \

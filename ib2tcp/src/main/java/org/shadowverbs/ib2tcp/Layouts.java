@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
-import org.shadowverbs.bindings.tcp.ibv_qp;
 import org.shadowverbs.bindings.tcp.sv_tcp_ah;
 import org.shadowverbs.bindings.tcp.sv_tcp_cq;
 import org.shadowverbs.bindings.tcp.sv_tcp_dm;
@@ -11,6 +10,7 @@ import org.shadowverbs.bindings.tcp.sv_tcp_ring;
 import org.shadowverbs.bindings.tcp.sv_tcp_send;
 import org.shadowverbs.bindings.tcp.sv_tcp_srq;
 import org.shadowverbs.bindings.tcp.sv_tcp_stamp;
+import org.shadowverbs.bindings.verbs.ibv_qp;
 import org.shadowverbs.bindings.verbs.ibv_sge;
 import org.shadowverbs.bindings.verbs.ibv_wc;
 

@@ -36,6 +36,7 @@ import org.junit.jupiter.api.io.TempDir;
  */
 class CompilerAgreementTest {
     private static final Path HEADERS = Path.of("../native/include");
+    private static final String VERBS = "org.shadowverbs.bindings.verbs";
     private static final long DEADLINE_SECONDS = 60;
     /** Types that C knows by a typedef and not by a tag. */
     private static final Set<String> TYPEDEFS =
@@ -49,7 +50,7 @@ class CompilerAgreementTest {
 
     @Test
     void verbsAgreeWithTheCompiler() throws Exception {
-        compare("org.shadowverbs.bindings.verbs", "verbs_h", "verbs.includes", "<infiniband/verbs.h>", 100);
+        compare(VERBS, "verbs_h", "verbs.includes", "<infiniband/verbs.h>", 100);
     }
 
     @Test
@@ -85,6 +86,8 @@ class CompilerAgreementTest {
         final Set<String> missing = includes(includesFile, "struct");
         missing.addAll(unions);
         missing.removeAll(types);
+        // What our own headers hold of verbs.h is in its package alone.
+        missing.removeAll(generatedTypes(VERBS));
         assertEquals(Set.of(), missing);
         assertTrue(types.size() >= leastTypes, "types found: " + types);
 

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.tcp;
 
+import org.shadowverbs.bindings.verbs.*;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
