@@ -127,7 +127,7 @@ public final class Demo {
         final String[] server = {"ibv_rc_pingpong", "-c", "-n", Integer.toString(iterations), "-p", port};
         final String[] client = Stream.concat(Stream.of(server), Stream.of("127.0.0.1")).toArray(String[]::new);
         final Running first = job.launch("server", server);
-        job.await("the server to listen", () -> LocalPort.listens(free), first);
+        job.await("the server to listen", LocalPort.listens(free), first);
         final Running second = job.launch("client", client);
         job.awaitRanks(2);
         job.await("traffic", () -> first.processorSeconds() + second.processorSeconds() > 2, first, second);

@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.function.BooleanSupplier;
 
 /**
  * {@code shadowverbs bench --ib2tcp [--json]}: verbs over TCP beside plain sockets and UCX over TCP, on the loopback. All do
@@ -141,7 +142,8 @@ final class TcpBench {
         final Map<String, String> environment = system == Stack.IB2TCP ? launched : bare;
         try (BenchProcess server = start(what.name() + " server", environment, processors[0], way.server(), port)) {
             final long end = System.nanoTime() + BenchRuns.RUN_DEADLINE.toNanos();
-            while (!LocalPort.listens(port)) {
+            final BooleanSupplier listens = LocalPort.listens(port);
+            while (!listens.getAsBoolean()) {
                 if (!server.isRunning() || System.nanoTime() > end) {
                     throw new BenchException(way.server() + " does not listen" + server.lastWords());
                 }

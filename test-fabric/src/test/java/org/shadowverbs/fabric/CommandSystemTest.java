@@ -70,7 +70,7 @@ final class CommandSystemTest {
     @Test
     void withoutACoordinatorEveryCommandSaysSo() throws Exception {
         try (Job job = Distribution.start()) {
-            final String port = Integer.toString(Distribution.freePort());
+            final String port = Integer.toString(LocalPort.free());
             for (final String command : List.of("checkpoint", "status", "kill", "quit")) {
                 final Running run = job.runCommand(command, "-h", "127.0.0.1", "-p", port);
                 assertEquals(1, oneLine(run, "no coordinator answers at 127.0.0.1:" + port));

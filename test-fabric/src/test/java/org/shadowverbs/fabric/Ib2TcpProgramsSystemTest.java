@@ -26,11 +26,11 @@ final class Ib2TcpProgramsSystemTest {
         try (Job job = Distribution.start()) {
             job.configure("SV_HCA_EXEC_DELAY_US=1000");
             job.backend("ib2tcp");
-            final int port = Distribution.freePort();
+            final int port = LocalPort.free();
             final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL", program, "-c", "-g", "0", "-n",
                     Integer.toString(ITERATIONS), "-p", Integer.toString(port)));
             final Running server = job.launch("server", command.toArray(new String[0]));
-            job.await("the server to listen", Distribution.listens(port), server);
+            job.await("the server to listen", LocalPort.listens(port), server);
             command.add("127.0.0.1");
             final Running client = job.launch("client", command.toArray(new String[0]));
             job.awaitRanks(2, server, client);
@@ -59,9 +59,9 @@ final class Ib2TcpProgramsSystemTest {
     void measuresOnAfterACheckpoint(final String program) throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
-            final int port = Distribution.freePort();
+            final int port = LocalPort.free();
             final Running server = job.launch("server", command(program, SECONDS, port));
-            job.await("the server to listen", Distribution.listens(port), server);
+            job.await("the server to listen", LocalPort.listens(port), server);
             final Running client = job.launch("client", command(program, SECONDS, port, "127.0.0.1"));
             job.awaitRanks(2, server, client);
             final double start = client.processorSeconds();
@@ -80,9 +80,9 @@ final class Ib2TcpProgramsSystemTest {
             int n = 0;
             for (final String program : List.of("ib_send_bw -c UC", "ib_send_bw -c UD", "ib_write_bw", "ib_read_lat",
                     "ib_atomic_bw")) {
-                final int port = Distribution.freePort();
+                final int port = LocalPort.free();
                 final Running server = job.launch("server-" + n, command(program, 1, port));
-                job.await("the server to listen", Distribution.listens(port), server);
+                job.await("the server to listen", LocalPort.listens(port), server);
                 final Running client = job.launch("client-" + n++, command(program, 1, port, "127.0.0.1"));
                 client.succeed(ENDING);
                 server.succeed(ENDING);

@@ -27,10 +27,10 @@ final class PerftestSystemTest {
     @ValueSource(strings = {"ib_send_bw", "ib_write_lat", "ib_read_bw", "ib_atomic_bw"})
     void measuresOnAfterCheckpointAndAfterRestart(final String program) throws Exception {
         try (Job job = Distribution.start()) {
-            final int nativePort = Distribution.freePort();
+            final int nativePort = LocalPort.free();
             final Running nativeServer =
                     job.runNative("native-server", command(program, NATIVE_SECONDS, nativePort));
-            job.await("the server to listen", Distribution.listens(nativePort), nativeServer);
+            job.await("the server to listen", LocalPort.listens(nativePort), nativeServer);
             final Running nativeClient = job.runNative("native-client",
                     command(program, NATIVE_SECONDS, nativePort, "127.0.0.1"));
             nativeClient.succeed(ENDING);
@@ -66,12 +66,12 @@ final class PerftestSystemTest {
     void endsAfterRestart(final String program) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled"))) {
             job.configure("SV_HCA_EXEC_DELAY_US=1000");
-            final int port = Distribution.freePort();
+            final int port = LocalPort.free();
             final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL"));
             command.addAll(List.of(program.split(" ")));
             command.addAll(List.of("-F", "-p", Integer.toString(port)));
             final Running server = job.launch("server", command.toArray(new String[0]));
-            job.await("the server to listen", Distribution.listens(port), server);
+            job.await("the server to listen", LocalPort.listens(port), server);
             command.add("127.0.0.1");
             final Running client = job.launch("client", command.toArray(new String[0]));
             job.awaitLines(client, "#bytes", 1);
@@ -85,9 +85,9 @@ final class PerftestSystemTest {
 
     /** Server and client, in the midst of measuring. */
     private static List<Running> launch(final Job job, final String name, final String program) throws Exception {
-        final int port = Distribution.freePort();
+        final int port = LocalPort.free();
         final Running server = job.launch(name + "-server", command(program, SECONDS, port));
-        job.await("the server to listen", Distribution.listens(port), server);
+        job.await("the server to listen", LocalPort.listens(port), server);
         final Running client = job.launch(name + "-client", command(program, SECONDS, port, "127.0.0.1"));
         job.awaitRanks(2, server, client);
         final double start = client.processorSeconds();

@@ -44,9 +44,9 @@ final class PingPongSystemTest {
             final String... options) throws Exception {
         try (Job job = Distribution.start(environment)) {
             job.configure(SLOW);
-            final int port = Distribution.freePort();
+            final int port = LocalPort.free();
             final Running server = job.launch("server", command(port, options));
-            job.await("the server to listen", Distribution.listens(port), server);
+            job.await("the server to listen", LocalPort.listens(port), server);
             final List<String> client = new ArrayList<>(List.of(command(port, options)));
             client.add("127.0.0.1");
             final Running other = job.launch("client", client.toArray(new String[0]));

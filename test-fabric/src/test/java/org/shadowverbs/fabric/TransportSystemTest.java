@@ -34,12 +34,12 @@ final class TransportSystemTest {
     void endsAfterResumeAndRestart(final String program, final String option, final String ids) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", ids))) {
             job.configure(SLOW);
-            final int port = Distribution.freePort();
+            final int port = LocalPort.free();
             final int iterations = program.equals("ibv_srq_pingpong") ? SHARED_ITERATIONS : ITERATIONS;
             final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL", program, "-n",
                     Integer.toString(iterations), "-p", Integer.toString(port), option));
             final Running server = job.launch("server", command.toArray(new String[0]));
-            job.await("the server to listen", Distribution.listens(port), server);
+            job.await("the server to listen", LocalPort.listens(port), server);
             command.add("127.0.0.1");
             final Running client = job.launch("client", command.toArray(new String[0]));
             job.awaitRanks(2, server, client);

@@ -172,7 +172,7 @@ final class TwoHosts implements AutoCloseable {
 
     /** Whether a program on its host listens at a port. */
     static BooleanSupplier listens(final Running program, final int port) {
-        return Distribution.listens(Path.of("/proc", Long.toString(program.pid()), "net"), port);
+        return LocalPort.listens(Path.of("/proc", Long.toString(program.pid()), "net"), port);
     }
 
     /** Waits for a condition while the program runs. */

@@ -27,9 +27,9 @@ final class UcxSystemTest {
         try (Job job = Distribution.start(Map.of("UCX_TLS", transport, "SHADOWVERBS_IDS", "scrambled"))) {
             job.runNative("devices", "ibv_devices").succeed(Duration.ofSeconds(30));
             assumeTrue(Files.isWritable(NODE), "the software HCA may not make the node that UCX looks for, " + NODE);
-            final String port = Integer.toString(Distribution.freePort());
+            final String port = Integer.toString(LocalPort.free());
             final Running server = job.launch("server", "ucx_perftest", "-p", port);
-            job.await("the server to listen", Distribution.listens(Integer.parseInt(port)), server);
+            job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
             final Running client = job.launch("client", "ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", size,
                     "-n", "1000000000");
             job.awaitLines(client, PROGRESS, 2);
