@@ -22,6 +22,12 @@ import java.util.stream.Stream;
  * and one fabric directory, both removed at the end.
  */
 final class Job implements AutoCloseable {
+    /**
+     * A setting of the software HCA: so long it takes for each request, so that no program ends before it is to. Longer than
+     * a turn on a processor: where sessions are scheduled as groups, Linux 6.18 lets a thread that sleeps for less, next to
+     * one that spins, keep all other sessions waiting for seconds.
+     */
+    static final String SLOW = "SV_HCA_EXEC_DELAY_US=4000";
     private static final Duration COMMAND = Duration.ofSeconds(90);
     private static final ObjectMapper JSON = new ObjectMapper();
 
@@ -117,6 +123,11 @@ final class Job implements AutoCloseable {
     /** Writes the software HCA's settings, which count for devices opened from now on. */
     void configure(final String... settings) throws IOException {
         Files.write(fabric.resolve("conf"), List.of(settings));
+    }
+
+    /** Changes a setting of all devices that are open, by its name in small letters. */
+    void set(final String setting) throws IOException, InterruptedException {
+        runNative("fabricctl-" + commands++, program("fabricctl"), "set", "all", setting).succeed(COMMAND);
     }
 
     Path checkpoints() {

@@ -208,8 +208,7 @@ final class FailureSystemTest {
     }
 
     private static void withholdCompletions(final Job job, final boolean on) throws Exception {
-        job.runNative("fabricctl-" + on, job.program("fabricctl"), "set", "all",
-                "withhold_polls=" + (on ? "1000000000" : "0")).succeed(COMMAND);
+        job.set("withhold_polls=" + (on ? "1000000000" : "0"));
     }
 
     private static void killCoordinator(final Job job) throws Exception {

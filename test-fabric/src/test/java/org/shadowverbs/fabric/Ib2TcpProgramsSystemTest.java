@@ -24,7 +24,7 @@ final class Ib2TcpProgramsSystemTest {
     @ValueSource(strings = {"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"})
     void pingPongGoesToTheHcaAndBack(final String program) throws Exception {
         try (Job job = Distribution.start()) {
-            job.configure("SV_HCA_EXEC_DELAY_US=1000");
+            job.configure(Job.SLOW);
             job.backend("ib2tcp");
             final int port = LocalPort.free();
             final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL", program, "-c", "-g", "0", "-n",

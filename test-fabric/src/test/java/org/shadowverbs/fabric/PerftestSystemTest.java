@@ -65,7 +65,7 @@ final class PerftestSystemTest {
     })
     void endsAfterRestart(final String program) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled"))) {
-            job.configure("SV_HCA_EXEC_DELAY_US=1000");
+            job.configure(Job.SLOW);
             final int port = LocalPort.free();
             final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL"));
             command.addAll(List.of(program.split(" ")));

@@ -17,7 +17,6 @@ import org.junit.jupiter.api.Timeout;
 @Timeout(180)
 final class PingPongSystemTest {
     private static final int ITERATIONS = 20_000;
-    private static final String SLOW = "SV_HCA_EXEC_DELAY_US=1000";
     private static final Duration ENDING = Duration.ofSeconds(60);
 
     @Test
@@ -43,7 +42,7 @@ final class PingPongSystemTest {
     private static void killAndRestart(final int generations, final Map<String, String> environment,
             final String... options) throws Exception {
         try (Job job = Distribution.start(environment)) {
-            job.configure(SLOW);
+            job.configure(Job.SLOW);
             final int port = LocalPort.free();
             final Running server = job.launch("server", command(port, options));
             job.await("the server to listen", LocalPort.listens(port), server);
@@ -62,7 +61,7 @@ final class PingPongSystemTest {
                 } else {
                     running.killHard();
                 }
-                job.configure(generation < generations ? SLOW : "");
+                job.configure(generation < generations ? Job.SLOW : "");
                 running = job.restartAndAwait(folder, 2);
             }
             running.succeed(ENDING);

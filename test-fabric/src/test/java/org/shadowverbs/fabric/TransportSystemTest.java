@@ -20,7 +20,6 @@ final class TransportSystemTest {
     private static final int ITERATIONS = 10_000;
     /** Of many queue pairs at a time, which end the sooner. */
     private static final int SHARED_ITERATIONS = 40_000;
-    private static final String SLOW = "SV_HCA_EXEC_DELAY_US=1000";
     private static final Duration ENDING = Duration.ofSeconds(100);
 
     /** The option that has the program compare what it receives, where it has one. */
@@ -33,7 +32,7 @@ final class TransportSystemTest {
     })
     void endsAfterResumeAndRestart(final String program, final String option, final String ids) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", ids))) {
-            job.configure(SLOW);
+            job.configure(Job.SLOW);
             final int port = LocalPort.free();
             final int iterations = program.equals("ibv_srq_pingpong") ? SHARED_ITERATIONS : ITERATIONS;
             final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL", program, "-n",
