@@ -5,6 +5,8 @@
 /* On average, so that few lines are full. */
 #define KEYS_IN_A_LINE 4
 #define LOG_KEYS_PER_LINE 3
+/* One in so many: a branch that goes wrong costs more than the comparison of a whole line. */
+#define STRANGERS_ALLOWED 64
 
 _Static_assert(1 << LOG_KEYS_PER_LINE == SV_KEYS_PER_LINE, "");
 
@@ -20,7 +22,8 @@ static size_t lines_size(const struct sv_keymap *map)
 	return (map->mask + (size_t)1) * sizeof(*map->lines);
 }
 
-static void add(struct sv_keymap *map, uint32_t virtual_key, uint32_t real_key)
+/* Returns whether the key lies in its own place. */
+static bool add(struct sv_keymap *map, uint32_t virtual_key, uint32_t real_key)
 {
 	uint32_t home = sv_keymap_place(map, virtual_key);
 
@@ -37,14 +40,14 @@ static void add(struct sv_keymap *map, uint32_t virtual_key, uint32_t real_key)
 			place = __builtin_ctz(free);
 		line->virtual_keys[place] = virtual_key;
 		line->real_keys[place] = real_key;
-		return;
+		return place == home % SV_KEYS_PER_LINE;
 	}
 }
 
 struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *real_keys, uint32_t count)
 {
 	struct sv_keymap *map = sv_block_alloc(sizeof(*map));
-	uint32_t log_lines = 0;
+	uint32_t log_lines = 0, strangers = 0;
 
 	if (!map)
 		return NULL;
@@ -59,12 +62,13 @@ struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *re
 	}
 	for (uint32_t i = 0; i < count; i++) {
 		if (virtual_keys[i]) {
-			add(map, virtual_keys[i], real_keys[i]);
+			strangers += !add(map, virtual_keys[i], real_keys[i]);
 		} else {
 			map->zero_present = 1;
 			map->zero_real = real_keys[i];
 		}
 	}
+	map->at_home = strangers <= count / STRANGERS_ALLOWED;
 	return map;
 }
 

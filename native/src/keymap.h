@@ -12,8 +12,9 @@
 #define SV_KEYS_PER_LINE 8
 
 /*
- * A hash table of cache lines, each of eight keys and what they stand for. A key lies in its own place of its line, where
- * one comparison finds it, or, when another has that, anywhere in the line; a line that is full goes on in the next.
+ * A hash table of cache lines, each of eight keys and what they stand for. A key lies in its own place of its line or,
+ * when another has that, anywhere in the line; a line that is full goes on in the next. Where nearly all are in their own
+ * places (few keys, or keys that count up), one comparison finds them; where not, all of a line are compared at once.
  * Key 0 marks a free place, so it has one of its own.
  */
 struct sv_keymap_line {
@@ -25,6 +26,7 @@ struct sv_keymap {
 	struct sv_keymap_line *lines;
 	uint32_t shift;			/* 32 - log2(number of places) */
 	uint32_t mask;
+	uint32_t at_home;		/* nearly all keys lie in their own places */
 	uint32_t zero_present;
 	uint32_t zero_real;
 };
@@ -65,7 +67,7 @@ static inline uint32_t sv_key_real(const struct sv_keymap *map, uint32_t key)
 		const struct sv_keymap_line *line = &map->lines[at];
 
 		place %= SV_KEYS_PER_LINE;
-		if (likely(line->virtual_keys[place] == key))
+		if (map->at_home && likely(line->virtual_keys[place] == key))
 			return line->real_keys[place];
 		for (;;) {
 			unsigned match = sv_keymap_match(line, key);

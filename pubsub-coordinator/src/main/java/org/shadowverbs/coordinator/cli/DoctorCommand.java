@@ -10,6 +10,8 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Stream;
 import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.Finding;
@@ -42,6 +44,7 @@ final class DoctorCommand {
         verbs();
         security();
         memoryLock();
+        scheduler();
         space(Path.of(a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."))).toAbsolutePath()
                 .normalize());
         final boolean able = checks.stream().noneMatch(c -> c.level().equals("problem"));
@@ -172,6 +175,21 @@ final class DoctorCommand {
         } catch (IOException e) {
             add("ulimit -l", false, "warning", "/proc/self/limits can't be read", "mount /proc");
         }
+    }
+
+    /**
+     * Where each session is scheduled as a group, Linux 6.18 lets a thread that sleeps for less than a turn, next to one that
+     * spins, keep the threads of other sessions (the agent and the coordinator among them) waiting for seconds.
+     */
+    private void scheduler() {
+        final Matcher version = Pattern.compile("(\\d+)\\.(\\d+).*").matcher(read("/proc/sys/kernel/osrelease"));
+        final boolean recent = version.matches()
+                && Integer.parseInt(version.group(1)) * 1000 + Integer.parseInt(version.group(2)) >= 6018;
+        final String groups = read("/proc/sys/kernel/sched_autogroup_enabled");
+        add("scheduler", !recent || !groups.equals("1"), "warning",
+                groups.equals("1") ? "sessions are groups (autogroup)" : "sessions are not groups",
+                "programs that spin and sleep in turns may hold up a checkpoint for seconds:"
+                        + " sysctl kernel.sched_autogroup_enabled=0");
     }
 
     private void space(final Path directory) {
