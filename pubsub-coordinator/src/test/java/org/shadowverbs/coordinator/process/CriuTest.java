@@ -152,9 +152,9 @@ final class CriuTest {
         final Path directory = images();
         final RestoredTrees verdict;
         try (RandomAccessFile writer = new RandomAccessFile(first.toFile(), "rw")) {
-            // A pipe without a name, made by the shell; its writer stays outside the tree.
+            // A pipe without a name, made by the shell; its writer stays outside the tree. The shell would say "Killed".
             final Process process = start(out, "sh", "-c",
-                    "cat " + first + " | { exec 5<&0 </dev/null; exec " + programs.listener() + " 5; }");
+                    "exec 2>/dev/null; cat " + first + " | { exec 5<&0 </dev/null; exec " + programs.listener() + " 5; }");
             TestPrograms.awaitLines(out, 1);
             writer.write('a');
             TestPrograms.await("got a", () -> TestPrograms.lines(out).contains("got a"));
