@@ -79,6 +79,7 @@ enum sv_op {
 	SV_OP_DETACH_MCAST,		/* qp, const union ibv_gid *, lid */
 	SV_OP_OPEN_XRCD,		/* context, struct ibv_xrcd_init_attr * -> xrcd */
 	SV_OP_CLOSE_XRCD,		/* xrcd */
+	SV_OP_FROM_KERNEL,		/* struct ibv_ah_attr *: as the kernel's connection manager made it, real to virtual */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
 	SV_OP_COUNT
 };
@@ -421,6 +422,22 @@ int sv_qp_fail(struct ibv_qp *vqp);
 /* setitimer(2)'s real-time timer and those of timer_create(2) but for CPU time: as long as they had left, they run on. */
 void sv_timers_stop(void);
 void sv_timers_start(void);
+
+/* ---- The connection manager [gate closed] -------------------------------------------------------------------- */
+
+/*
+ * The files behind librdmacm's event channels are held by somebody else while the process's image is made. sv_cm_send
+ * returns a socket in which they are: whoever holds that holds them. -ENOENT: there are none, and nothing else is to be
+ * done; another negative errno value: they cannot be sent. sv_cm_detach closes the socket and puts stand-ins in their places.
+ */
+int sv_cm_send(void);
+int sv_cm_detach(int socket);
+/*
+ * Returns a socket into which the holder is to send that one (SCM_RIGHTS), or a negative errno value. sv_cm_reattach closes
+ * it and puts the files back. With -1, and when it fails, their ids are lost for good.
+ */
+int sv_cm_receiver(void);
+int sv_cm_reattach(int socket);
 
 /* ---- Descriptors -------------------------------------------------------------------------------------------- */
 

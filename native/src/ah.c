@@ -92,6 +92,33 @@ struct ibv_ah *ibv_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struc
 	return ibv_init_ah_from_wc(pd->context, port, wc, grh, &attr) ? NULL : ibv_create_ah(pd, &attr);
 }
 
+/*
+ * Called by librdmacm with what the kernel's connection manager says. Queue pair numbers went through it as the programs
+ * know them; the addresses in its answers are real ones.
+ */
+static __thread bool copying_qp_attr;	/* the real function for those may call the one for these, or not */
+
+static void from_kernel(struct ibv_ah_attr *attr)
+{
+	if (sv_driver_running() && !copying_qp_attr)
+		SV_CONTROL(SV_OP_FROM_KERNEL, "ibv_copy_ah_attr_from_kern", NULL, SV_POINTER(attr));
+}
+
+void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *attr, void *from)
+{
+	SV_REAL(ibv_copy_ah_attr_from_kern)(attr, from);
+	from_kernel(attr);
+}
+
+void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *attr, void *from)
+{
+	copying_qp_attr = true;
+	SV_REAL(ibv_copy_qp_attr_from_kern)(attr, from);
+	copying_qp_attr = false;
+	from_kernel(&attr->ah_attr);
+	from_kernel(&attr->alt_ah_attr);
+}
+
 /* Multicast addresses mean themselves everywhere. */
 int ibv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {

@@ -151,15 +151,20 @@ static bool interrupts_read(void)
 
 int sv_events_wait(struct sv_events *events)
 {
-	struct pollfd ready = { .fd = events->fd, .events = POLLIN };
+	return sv_readable_wait(events->fd, -1);
+}
+
+int sv_readable_wait(int fd, int wake_fd)
+{
+	struct pollfd ready[] = { { .fd = fd, .events = POLLIN }, { .fd = wake_fd, .events = POLLIN } };
 	uint32_t moves = sv_load(&sv_gate_moves);
-	int flags = fcntl(events->fd, F_GETFL);
+	int flags = fcntl(fd, F_GETFL);
 
 	if (flags >= 0 && (flags & O_NONBLOCK)) {
 		errno = EAGAIN;
 		return -1;
 	}
-	while (poll(&ready, 1, -1) < 0) {
+	while (poll(ready, 2, -1) < 0) {
 		if (errno != EINTR)
 			return -1;
 		/* A process checkpointer ends the poll of a process that it saves or restores. */
@@ -170,7 +175,7 @@ int sv_events_wait(struct sv_events *events)
 			return -1;
 		}
 	}
-	if (ready.revents & POLLNVAL) {
+	if (ready[0].revents & POLLNVAL) {
 		errno = EBADF;
 		return -1;
 	}

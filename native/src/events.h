@@ -35,6 +35,8 @@ bool sv_events_take(struct sv_events *events, struct sv_event *event);
 void sv_events_forget(struct sv_events *events, const void *object);
 /* Sleeps outside the gate until there may be an event. 0, or -1 with errno as read(2) on the real descriptor sets it. */
 int sv_events_wait(struct sv_events *events);
+/* Likewise on any descriptor, or until another (-1: none) becomes readable. */
+int sv_readable_wait(int fd, int wake_fd);
 
 /* The gate, for a verb that is a point of cancellation only while it sleeps. */
 struct sv_thread *sv_events_enter(const char *verb, int *cancel);

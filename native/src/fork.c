@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A forked child: nothing of the parent's threads is left, and the driver did not come along. */
+#include "cm.h"
 #include "control.h"
 #include "fork.h"
 #include "thread.h"
@@ -22,6 +23,7 @@ static void in_child(void)
 {
 	after();
 	sv_gate_forked();
+	sv_cm_forked();
 	sv_mailbox_forked();
 	sv_driver_forked();
 }

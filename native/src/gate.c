@@ -2,6 +2,7 @@
 /* The registry of application threads, the gate, and the slow sides of both the gate and the biased locks. */
 #include "thread.h"
 #include "arena.h"
+#include "cm.h"
 #include "events.h"
 #include "fork.h"
 #include "futex.h"
@@ -147,6 +148,7 @@ static void open_gate(void)
 	sv_add(&sv_gate_moves, 1);
 	__atomic_fetch_and(&sv_gate_word, ~SV_GATE_CLOSED, __ATOMIC_SEQ_CST);
 	sv_futex_wake(&sv_gate_word, INT_MAX);
+	sv_cm_open();
 }
 
 static int count_inside(struct sv_gate_report *report)
@@ -173,7 +175,15 @@ int sv_gate_close(int64_t timeout_ns, struct sv_gate_report *report)
 {
 	int64_t deadline = sv_now() + timeout_ns;
 	uint32_t count;
+	int inside;
 
+	if (sv_cm_close(timeout_ns < 0 ? -1 : deadline, &inside)) {
+		if (report) {
+			*report = (struct sv_gate_report){ .inside = inside };
+			snprintf(report->verb, sizeof(report->verb), "a function of librdmacm");
+		}
+		return ETIMEDOUT;
+	}
 	sv_add(&sv_gate_moves, 1);
 	__atomic_fetch_or(&sv_gate_word, SV_GATE_CLOSED, __ATOMIC_SEQ_CST);
 	sv_membarrier();

@@ -13,6 +13,8 @@
 /* In no header, so that nothing else makes it visible. */
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, uint32_t *type)
 	__attribute__((visibility("default")));
+void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *attr, void *from) __attribute__((visibility("default")));
+void ibv_copy_qp_attr_from_kern(struct ibv_qp_attr *attr, void *from) __attribute__((visibility("default")));
 
 struct sv_real_functions {
 #define VIRTUAL(name) __typeof__(&name) name;

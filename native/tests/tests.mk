@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests: programs that load the library together with a mock of libibverbs and a stand-in for the driver.
 
-TESTS := chain gate checkpoint srq xrc unreliable cq_ex memory window events process tcp
+TESTS := chain gate checkpoint srq xrc unreliable cq_ex memory window events cm process tcp
 TEST_DIR := $(BUILD)/tests
 TEST_CFLAGS := $(CPPFLAGS) -Itests $(filter-out -Wmissing-prototypes -fvisibility=hidden,$(CFLAGS))
 TEST_PROGRAMS := $(TESTS:%=$(TEST_DIR)/%)
-TEST_LIBRARIES := $(TEST_DIR)/libibverbs.so.1 $(TEST_DIR)/libjvm.so
+TEST_LIBRARIES := $(TEST_DIR)/libibverbs.so.1 $(TEST_DIR)/libjvm.so $(TEST_DIR)/librdmacm.so.1
 
 $(TEST_DIR):
 	mkdir -p $@
@@ -17,6 +17,10 @@ $(TEST_DIR)/libibverbs.so.1: tests/mock.c tests/mock.h include/shadowverbs.h $(L
 $(TEST_DIR)/libjvm.so: tests/jvm.c tests/driver.h | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libjvm.so -o $@ $<
+
+$(TEST_DIR)/librdmacm.so.1: tests/mock_rdmacm.c $(LIBRARY) | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,librdmacm.so.1 -o $@ $< -L$(BUILD) -lshadowverbs
 
 $(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
 	@echo '  TEST  $@'

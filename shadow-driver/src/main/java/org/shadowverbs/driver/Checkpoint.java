@@ -305,7 +305,11 @@ final class Checkpoint {
     /** DETACH: gives everything back to the device, and waits to be told what has become of the process. */
     private void detachAndWait() throws IOException {
         final int pipe = library.openForReading(link.verdictPipe().toString());
-        final String trouble = letGo();
+        final EventChannels eventChannels = new EventChannels(library);
+        String trouble = eventChannels.detach(link);
+        if (trouble == null) {
+            trouble = letGo();
+        }
         timings.end("DETACH");
         final String line;
         library.timersStop();
@@ -324,6 +328,7 @@ final class Checkpoint {
         }
         timings.begin();
         final Path socket;
+        boolean restored = false;
         if (line == null) {
             library.say("the agent ended during checkpoint " + epoch);
             socket = agent.socket();
@@ -332,13 +337,15 @@ final class Checkpoint {
             if (verdict.outcome() == Verdict.Outcome.ABORTED) {
                 library.say("checkpoint " + epoch + " was given up: " + verdict.reason());
             }
-            if (verdict.outcome() == Verdict.Outcome.RESTORED) {
+            restored = verdict.outcome() == Verdict.Outcome.RESTORED;
+            if (restored) {
                 backend.restored(verdict.secret(), verdict.address());
                 choose(verdict.backend());
             }
             socket = verdict.agent();
         }
         link = agent.reconnect(socket, epoch, RECONNECT_DEADLINE);
+        eventChannels.reattach(link, restored);
         timings.end("agent");
         backToWork();
     }

@@ -123,6 +123,45 @@ final class DatagramVerbs {
         return model.masks.gid(real);
     }
 
+    /** @param attr as the kernel's connection manager has filled it in: its addresses become virtual ones */
+    void fromKernel(final MemorySegment attr) {
+        job.awaitAddressBook();
+        ibv_ah_attr.dlid(attr, (short) virtualLid(ibv_ah_attr.dlid(attr) & 0xffff));
+        if (ibv_ah_attr.is_global(attr) != 0) {
+            final MemorySegment route = ibv_ah_attr.grh(attr);
+            final MemorySegment dgid = ibv_global_route.dgid(route);
+            Structs.gid(dgid, virtualOf(Structs.gid(dgid)));
+            ibv_global_route.sgid_index(route, (byte) virtualIndex(ibv_ah_attr.port_num(attr) & 0xff,
+                    ibv_global_route.sgid_index(route) & 0xff));
+        }
+    }
+
+    private int virtualLid(final int real) {
+        for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
+            for (int p = 0; p < ids.portCount(); p++) {
+                final PortIds port = ids.portAt(p);
+                if (real != 0 && real >> port.lmc == port.realLid >> port.lmc) {
+                    return port.virtualLid;
+                }
+            }
+        }
+        return model.masks.lid(real);
+    }
+
+    private int virtualIndex(final int portNumber, final int real) {
+        for (final Context context : model.contexts.inOrder()) {
+            if (context.reattached && portNumber >= 1 && portNumber <= context.portCount) {
+                final PortIds port = context.port(portNumber);
+                for (int i = 0; i < port.gidCount(); i++) {
+                    if (port.gidAt(i).realIndex == real) {
+                        return port.gidAt(i).virtualIndex;
+                    }
+                }
+            }
+        }
+        return real;
+    }
+
     int attach(final long vqp, final MemorySegment gid, final int lid) {
         final Qp qp = model.qps.get(vqp);
         final MulticastGroup group = new MulticastGroup(Structs.gid(gid), lid);

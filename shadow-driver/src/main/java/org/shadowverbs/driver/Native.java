@@ -28,6 +28,17 @@ interface Native {
 
     void gateOpen();
 
+    /** A socket that holds the files of the connection manager; or -ENOENT, there are none; or another negative errno. */
+    int cmSend();
+
+    int cmDetach(int socket);
+
+    /** A socket for who holds them, or a negative errno value. */
+    int cmReceiver();
+
+    /** @param socket the receiver's; -1: nobody holds them any more */
+    int cmReattach(int socket);
+
     void timersStop();
 
     void timersStart();

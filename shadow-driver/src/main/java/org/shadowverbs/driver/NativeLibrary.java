@@ -120,6 +120,10 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_QP_REPLAY_RECEIVES = f("sv_qp_replay_receives");
     private static final MemorySegment SV_QP_REPLAY_SENDS = f("sv_qp_replay_sends");
     private static final MemorySegment SV_QP_FAIL = f("sv_qp_fail");
+    private static final MemorySegment SV_CM_SEND = f("sv_cm_send");
+    private static final MemorySegment SV_CM_DETACH = f("sv_cm_detach");
+    private static final MemorySegment SV_CM_RECEIVER = f("sv_cm_receiver");
+    private static final MemorySegment SV_CM_REATTACH = f("sv_cm_reattach");
     private static final MemorySegment SV_TIMERS_STOP = f("sv_timers_stop");
     private static final MemorySegment SV_TIMERS_START = f("sv_timers_start");
     private static final MemorySegment SV_READ_LINE = f("sv_read_line");
@@ -192,6 +196,26 @@ final class NativeLibrary implements Native {
             return sv_gate_report.inside(report) + " thread(s) still inside a verb, thread "
                     + sv_gate_report.tid(report) + " in " + sv_gate_report.verb(report).getString(0);
         }
+    }
+
+    @Override
+    public int cmSend() {
+        return (int) call(SV_CM_SEND);
+    }
+
+    @Override
+    public int cmDetach(final int socket) {
+        return (int) call(SV_CM_DETACH, socket);
+    }
+
+    @Override
+    public int cmReceiver() {
+        return (int) call(SV_CM_RECEIVER);
+    }
+
+    @Override
+    public int cmReattach(final int socket) {
+        return (int) call(SV_CM_REATTACH, socket);
     }
 
     @Override

@@ -188,6 +188,10 @@ final class Verbs {
                 r.answer(0, queuePairs.datagrams().initAh(r.arg(0), r.intArg(1) & 0xff, r.struct(2, ibv_grh.sizeof()),
                         r.struct(3, ibv_ah_attr.sizeof())));
                 break;
+            case Op.FROM_KERNEL:
+                queuePairs.datagrams().fromKernel(r.struct(0, ibv_ah_attr.sizeof()));
+                r.answer(0, 0);
+                break;
             case Op.ATTACH_MCAST:
                 r.answer(0, queuePairs.datagrams().attach(r.arg(0), r.struct(1, GID_SIZE), r.intArg(2) & 0xffff));
                 break;

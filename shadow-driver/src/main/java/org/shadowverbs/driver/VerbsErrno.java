@@ -3,6 +3,7 @@ package org.shadowverbs.driver;
 
 /** The errno values that the driver itself gives; Linux's numbers, the same on every architecture we run on. */
 final class VerbsErrno {
+    static final int ENOENT = 2;
     static final int EIO = 5;
     static final int EAGAIN = 11;
     static final int ENOMEM = 12;
@@ -17,6 +18,8 @@ final class VerbsErrno {
 
     static String name(final int errno) {
         switch (errno) {
+            case ENOENT:
+                return "ENOENT";
             case EIO:
                 return "EIO";
             case EAGAIN:

@@ -104,6 +104,40 @@ class DatagramVerbsTest {
         assertEquals(3, device.count("destroyAh"));
     }
 
+    /** What the kernel's connection manager says are real addresses; the application is to see what it knows. */
+    @Test
+    void addressesFromTheKernelBecomeVirtual() {
+        final Gid known = new Gid(0xfe80L << 48, 0x11);
+        final Gid real = new Gid(0xfe80L << 48, 0x22);
+        final PortIds port = new PortIds(1, VIRTUAL_LID, 0x55, 0, 1,
+                new PortIds.GidPair[] {new PortIds.GidPair(3, 0, known, 7, real)});
+        model.book(new AddressBook(List.of(new OwnerRecord(0, new OwnerRecord.ContextIds[] {
+            new OwnerRecord.ContextIds(new PortIds[] {port}, ExceptionSet.EMPTY, ExceptionSet.EMPTY,
+                    ExceptionSet.EMPTY)}))));
+        context.ports = new PortIds[] {port};
+        context.reattached = true;
+        final MemorySegment attr = ibv_ah_attr.allocate(arena);
+        final MemorySegment route = ibv_ah_attr.grh(attr);
+        ibv_ah_attr.dlid(attr, (short) 0x55);
+        ibv_ah_attr.port_num(attr, (byte) 1);
+        ibv_ah_attr.is_global(attr, (byte) 1);
+        ibv_global_route.sgid_index(route, (byte) 7);
+        Structs.gid(ibv_global_route.dgid(route), real);
+        verbs.fromKernel(attr);
+        assertEquals(VIRTUAL_LID, ibv_ah_attr.dlid(attr) & 0xffff);
+        assertEquals(3, ibv_global_route.sgid_index(route));
+        assertEquals(known, Structs.gid(ibv_global_route.dgid(route)));
+        // A stranger's mean themselves.
+        final Gid stranger = new Gid(0xfe80L << 48, 0x33);
+        ibv_ah_attr.dlid(attr, (short) 0x77);
+        ibv_global_route.sgid_index(route, (byte) 9);
+        Structs.gid(ibv_global_route.dgid(route), stranger);
+        verbs.fromKernel(attr);
+        assertEquals(0x77, ibv_ah_attr.dlid(attr) & 0xffff);
+        assertEquals(9, ibv_global_route.sgid_index(route));
+        assertEquals(stranger, Structs.gid(ibv_global_route.dgid(route)));
+    }
+
     @Test
     void sendersAreKnownByPortAndNumber() {
         model.book(new AddressBook(List.of(owner(0, 0x55, new int[] {40}, new int[] {41}),

@@ -64,8 +64,11 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
 import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
+import org.shadowverbs.coordinator.protocol.RankMessages.GiveBack;
 import org.shadowverbs.coordinator.protocol.RankMessages.Goodbye;
+import org.shadowverbs.coordinator.protocol.RankMessages.Held;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
+import org.shadowverbs.coordinator.protocol.RankMessages.Hold;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
@@ -647,6 +650,8 @@ public final class Agent implements AutoCloseable {
                     rank.pendingVerdict = null;
                     pass(rank, d);
                 }
+                case Hold h -> rank.send(new Held(problemOf(() -> rank.hold(h.socket()))));
+                case GiveBack g -> rank.send(new Held(problemOf(() -> rank.giveBack(g.socket()))));
                 case Fail f -> pass(rank, f);
                 case Progress p -> pass(rank, p);
                 case Publish p -> pass(rank, p);
@@ -659,6 +664,19 @@ public final class Agent implements AutoCloseable {
             }
         } finally {
             lock.unlock();
+        }
+    }
+
+    private interface Attempt {
+        void run() throws IOException;
+    }
+
+    private static String problemOf(final Attempt attempt) {
+        try {
+            attempt.run();
+            return "";
+        } catch (IOException | UnsupportedOperationException | LinkageError e) {
+            return String.valueOf(e.getMessage());
         }
     }
 
@@ -726,6 +744,7 @@ public final class Agent implements AutoCloseable {
         try {
             if (how == 0) {
                 rank.verdictPipe.close(); // the link stays until the process ends it
+                rank.letGo();
             } else {
                 rank.close();
             }

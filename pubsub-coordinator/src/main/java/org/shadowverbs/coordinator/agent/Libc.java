@@ -24,6 +24,9 @@ public final class Libc {
     private static final int ESRCH = 3;
     private static final short POLLIN = 1;
     private static final int SIG_SETMASK = 2;
+    private static final int SOL_SOCKET = 1;
+    private static final int SCM_RIGHTS = 1;
+    private static final int MSG_NOSIGNAL = 0x4000;
     private static final int F_SETFD = 2;
     private static final int FD_CLOEXEC = 1;
 
@@ -53,6 +56,13 @@ public final class Libc {
         static final MethodHandle POLL =
                 function("poll", ValueLayout.ADDRESS, ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT);
         static final MethodHandle CLOSE = function("close", ValueLayout.JAVA_INT);
+    }
+
+    private static final class Descriptors {
+        static final MethodHandle GET =
+                function("pidfd_getfd", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
+        static final MethodHandle SENDMSG =
+                function("sendmsg", ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
     }
 
     private static final class Session {
@@ -142,6 +152,55 @@ public final class Libc {
                 if (errno != EINTR) {
                     throw new IOException("poll: errno " + errno);
                 }
+            }
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** A descriptor of this process for the open file that is descriptor {@code fd} of another. */
+    static int descriptorOf(final long pid, final int fd) throws IOException {
+        final int process = pidfdOpen(pid);
+        if (process < 0) {
+            throw new IOException("pidfd_open " + pid + ": no such process");
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            final int taken = (int) Descriptors.GET.invokeExact(state, process, fd, 0);
+            if (taken < 0) {
+                throw new IOException("pidfd_getfd " + fd + " of process " + pid + ": errno "
+                        + (int) ERRNO.get(state, 0L));
+            }
+            return taken;
+        } catch (Throwable t) {
+            throw sneak(t);
+        } finally {
+            close(process);
+        }
+    }
+
+    /** Sends a descriptor through a Unix socket, with one byte. */
+    static void sendDescriptor(final int socket, final int fd) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            // struct iovec: void *base, size_t length
+            final MemorySegment iovec = arena.allocate(16, 8);
+            iovec.set(ValueLayout.ADDRESS, 0, arena.allocate(1));
+            iovec.set(ValueLayout.JAVA_LONG, 8, 1);
+            // struct cmsghdr: size_t length, int level, int type; then the data, and padding
+            final MemorySegment control = arena.allocate(24, 8);
+            control.set(ValueLayout.JAVA_LONG, 0, 20);
+            control.set(ValueLayout.JAVA_INT, 8, SOL_SOCKET);
+            control.set(ValueLayout.JAVA_INT, 12, SCM_RIGHTS);
+            control.set(ValueLayout.JAVA_INT, 16, fd);
+            // struct msghdr: name, its length; iovec, how many; control, its length; flags
+            final MemorySegment message = arena.allocate(56, 8);
+            message.set(ValueLayout.ADDRESS, 16, iovec);
+            message.set(ValueLayout.JAVA_LONG, 24, 1);
+            message.set(ValueLayout.ADDRESS, 32, control);
+            message.set(ValueLayout.JAVA_LONG, 40, control.byteSize());
+            if ((int) Descriptors.SENDMSG.invokeExact(state, socket, message, MSG_NOSIGNAL) != 1) {
+                throw new IOException("sendmsg: errno " + (int) ERRNO.get(state, 0L));
             }
         } catch (Throwable t) {
             throw sneak(t);

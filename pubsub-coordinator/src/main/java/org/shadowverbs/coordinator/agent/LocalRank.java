@@ -34,6 +34,8 @@ final class LocalRank {
     Set<String> wanted = Set.of();
     /** What it said last before it closes its link, until it has. */
     Detached detached;
+    /** The socket that it has given to be held while its image is made; -1: none. */
+    int held = -1;
     /** Set when an abort crossed the rank's way to detachment: it gets it from the pipe then. */
     Verdict pendingVerdict;
 
@@ -64,7 +66,35 @@ final class LocalRank {
         return "rank " + number;
     }
 
+    /** Takes the rank's socket, with what is in it. */
+    void hold(final int socket) throws IOException {
+        letGo();
+        held = Libc.descriptorOf(hostPid, socket);
+    }
+
+    /** Sends it what is held, through another socket of its own. */
+    void giveBack(final int socket) throws IOException {
+        if (held < 0) {
+            throw new IOException("the agent holds nothing of this process");
+        }
+        final int receiver = Libc.descriptorOf(hostPid, socket);
+        try {
+            Libc.sendDescriptor(receiver, held);
+        } finally {
+            Libc.close(receiver);
+        }
+        letGo();
+    }
+
+    void letGo() throws IOException {
+        if (held >= 0) {
+            Libc.close(held);
+            held = -1;
+        }
+    }
+
     void close() throws IOException {
+        letGo();
         if (link != null) {
             link.close();
             link = null;

@@ -23,8 +23,11 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
 import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
 import org.shadowverbs.coordinator.protocol.RankMessages.Found;
+import org.shadowverbs.coordinator.protocol.RankMessages.GiveBack;
 import org.shadowverbs.coordinator.protocol.RankMessages.Goodbye;
+import org.shadowverbs.coordinator.protocol.RankMessages.Held;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
+import org.shadowverbs.coordinator.protocol.RankMessages.Hold;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
@@ -49,6 +52,7 @@ public final class RankLink implements AutoCloseable {
     private final Map<Integer, Map<String, byte[]>> found = new HashMap<>();
     private Answer answer;
     private Abort abort;
+    private Held held;
     private String lost;
     private int attempt;
     private int lookups;
@@ -247,6 +251,50 @@ public final class RankLink implements AutoCloseable {
         }
     }
 
+    /**
+     * Has the agent take a socket of this process, and hold it with the descriptors in it until {@link #giveBack}.
+     *
+     * @throws IOException when it can't, or does not answer
+     */
+    public void hold(final int socket, final Duration deadline) throws IOException {
+        ask(new Hold(socket), deadline);
+    }
+
+    /** Has the agent send the socket that it holds through another one. Errors are those of {@link #hold}. */
+    public void giveBack(final int socket, final Duration deadline) throws IOException {
+        ask(new GiveBack(socket), deadline);
+    }
+
+    private void ask(final Message question, final Duration deadline) throws IOException {
+        lock.lock();
+        try {
+            held = null;
+        } finally {
+            lock.unlock();
+        }
+        send(question);
+        final long end = System.nanoTime() + deadline.toNanos();
+        lock.lock();
+        try {
+            while (held == null) {
+                if (lost != null) {
+                    throw new LinkLostException(lost);
+                }
+                final long left = end - System.nanoTime();
+                if (left <= 0) {
+                    throw new LinkLostException("the agent did not take or give back descriptors within "
+                            + deadline.toMillis() + " ms");
+                }
+                awaitNanos(left);
+            }
+            if (!held.problem().isEmpty()) {
+                throw new IOException(held.problem());
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /** The real objects are gone and the process can be saved. To be followed by {@link #close}. */
     public void detached(final long epoch) throws IOException {
         send(new Detached(epoch));
@@ -365,6 +413,8 @@ public final class RankLink implements AutoCloseable {
                 commands.add(new CheckpointRequest(c.epoch(), c.deadlineSeconds(), c.options()));
             } else if (message instanceof Found f) {
                 found.replace(f.id(), f.values());
+            } else if (message instanceof Held h) {
+                held = h;
             } else if (message instanceof org.shadowverbs.coordinator.protocol.RankMessages.Shutdown s) {
                 commands.add(new Shutdown(s.reason()));
             } // what a later coordinator may add is not for this rank

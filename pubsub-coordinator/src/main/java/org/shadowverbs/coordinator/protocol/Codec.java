@@ -83,6 +83,9 @@ public final class Codec {
             case FrameType.LOOKUP -> RankMessages.Lookup.read(in);
             case FrameType.FOUND -> RankMessages.Found.read(in);
             case FrameType.SHUTDOWN -> RankMessages.Shutdown.read(in);
+            case FrameType.HOLD -> RankMessages.Hold.read(in);
+            case FrameType.GIVE_BACK -> RankMessages.GiveBack.read(in);
+            case FrameType.HELD -> RankMessages.Held.read(in);
             case FrameType.REGISTER_TREE -> LaunchMessages.RegisterTree.read(in);
             case FrameType.REGISTERED -> LaunchMessages.Registered.read(in);
             default -> throw new ProtocolException("unknown frame type " + type);

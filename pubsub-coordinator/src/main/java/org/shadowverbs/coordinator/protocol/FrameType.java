@@ -26,6 +26,9 @@ public final class FrameType {
     public static final byte LOOKUP = 20;
     public static final byte FOUND = 21;
     public static final byte SHUTDOWN = 22;
+    public static final byte HOLD = 23;
+    public static final byte GIVE_BACK = 24;
+    public static final byte HELD = 25;
 
     // launch <-> agent
     public static final byte REGISTER_TREE = 30;

@@ -321,4 +321,55 @@ public final class RankMessages {
             return new Shutdown(Fields.string(in));
         }
     }
+
+    /** The agent is to take a socket of the rank's, by its descriptor there, and to hold it while the image is made. */
+    public record Hold(int socket) implements Message {
+        @Override
+        public byte type() {
+            return FrameType.HOLD;
+        }
+
+        @Override
+        public void write(final DataOutput out) throws IOException {
+            out.writeInt(socket);
+        }
+
+        static Hold read(final DataInput in) throws IOException {
+            return new Hold(in.readInt());
+        }
+    }
+
+    /** The agent is to send what it holds through this other socket of the rank's, and to hold it no more. */
+    public record GiveBack(int socket) implements Message {
+        @Override
+        public byte type() {
+            return FrameType.GIVE_BACK;
+        }
+
+        @Override
+        public void write(final DataOutput out) throws IOException {
+            out.writeInt(socket);
+        }
+
+        static GiveBack read(final DataInput in) throws IOException {
+            return new GiveBack(in.readInt());
+        }
+    }
+
+    /** The answer to both; {@code problem} is empty when it was done. */
+    public record Held(String problem) implements Message {
+        @Override
+        public byte type() {
+            return FrameType.HELD;
+        }
+
+        @Override
+        public void write(final DataOutput out) throws IOException {
+            Fields.string(out, problem);
+        }
+
+        static Held read(final DataInput in) throws IOException {
+            return new Held(Fields.string(in));
+        }
+    }
 }

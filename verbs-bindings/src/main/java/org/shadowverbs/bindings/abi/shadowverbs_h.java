@@ -476,19 +476,28 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_CLOSE_XRCD() {
         return SV_OP_CLOSE_XRCD;
     }
-    private static final int SV_OP_EXIT = (int)48L;
+    private static final int SV_OP_FROM_KERNEL = (int)48L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 48
+     * enum sv_op.SV_OP_FROM_KERNEL = 48
+     * }
+     */
+    public static int SV_OP_FROM_KERNEL() {
+        return SV_OP_FROM_KERNEL;
+    }
+    private static final int SV_OP_EXIT = (int)49L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_EXIT = 49
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)49L;
+    private static final int SV_OP_COUNT = (int)50L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 49
+     * enum sv_op.SV_OP_COUNT = 50
      * }
      */
     public static int SV_OP_COUNT() {
@@ -6677,6 +6686,242 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_timers_start");
             }
             mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_cm_send {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cm_send");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_cm_send()
+     * }
+     */
+    public static FunctionDescriptor sv_cm_send$descriptor() {
+        return sv_cm_send.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_cm_send()
+     * }
+     */
+    public static MethodHandle sv_cm_send$handle() {
+        return sv_cm_send.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_cm_send()
+     * }
+     */
+    public static MemorySegment sv_cm_send$address() {
+        return sv_cm_send.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_cm_send()
+     * }
+     */
+    public static int sv_cm_send() {
+        var mh$ = sv_cm_send.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cm_send");
+            }
+            return (int)mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_cm_detach {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cm_detach");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_cm_detach(int socket)
+     * }
+     */
+    public static FunctionDescriptor sv_cm_detach$descriptor() {
+        return sv_cm_detach.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_cm_detach(int socket)
+     * }
+     */
+    public static MethodHandle sv_cm_detach$handle() {
+        return sv_cm_detach.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_cm_detach(int socket)
+     * }
+     */
+    public static MemorySegment sv_cm_detach$address() {
+        return sv_cm_detach.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_cm_detach(int socket)
+     * }
+     */
+    public static int sv_cm_detach(int socket) {
+        var mh$ = sv_cm_detach.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cm_detach", socket);
+            }
+            return (int)mh$.invokeExact(socket);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_cm_receiver {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cm_receiver");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_cm_receiver()
+     * }
+     */
+    public static FunctionDescriptor sv_cm_receiver$descriptor() {
+        return sv_cm_receiver.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_cm_receiver()
+     * }
+     */
+    public static MethodHandle sv_cm_receiver$handle() {
+        return sv_cm_receiver.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_cm_receiver()
+     * }
+     */
+    public static MemorySegment sv_cm_receiver$address() {
+        return sv_cm_receiver.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_cm_receiver()
+     * }
+     */
+    public static int sv_cm_receiver() {
+        var mh$ = sv_cm_receiver.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cm_receiver");
+            }
+            return (int)mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_cm_reattach {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cm_reattach");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_cm_reattach(int socket)
+     * }
+     */
+    public static FunctionDescriptor sv_cm_reattach$descriptor() {
+        return sv_cm_reattach.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_cm_reattach(int socket)
+     * }
+     */
+    public static MethodHandle sv_cm_reattach$handle() {
+        return sv_cm_reattach.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_cm_reattach(int socket)
+     * }
+     */
+    public static MemorySegment sv_cm_reattach$address() {
+        return sv_cm_reattach.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_cm_reattach(int socket)
+     * }
+     */
+    public static int sv_cm_reattach(int socket) {
+        var mh$ = sv_cm_reattach.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cm_reattach", socket);
+            }
+            return (int)mh$.invokeExact(socket);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
