@@ -149,8 +149,17 @@ final class Checkpoint {
         Roster.publish(values, link.rank());
         final Set<String> wanted = peers.wanted();
         wanted.addAll(roster.wanted());
+        // While the gates are open domains come and go.
+        final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank()) : null;
+        if (domains != null) {
+            domains.publish(values);
+            domains.wanted().forEach(wanted::add);
+        }
         final Reply reply = link.exchange(epoch, phase, 0, new Contribution(values, wanted, true, ""));
         roster.found(reply.found(), reply.ranks());
+        if (domains != null) {
+            domains.check(reply.found());
+        }
         final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
         lookUpDeparted(found);
         peers.pair(found, !reply.departed().isEmpty() || roster.ranksHaveLeft());
