@@ -29,6 +29,7 @@ for_run="
 for_bench="
 	iperf3:iperf3"
 for_test="
+	fi_pingpong:libfabric-bin
 	ip:iproute2
 	gdb:gdb"
 
