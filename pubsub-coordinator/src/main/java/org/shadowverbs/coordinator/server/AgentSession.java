@@ -2,8 +2,10 @@
 package org.shadowverbs.coordinator.server;
 
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.shadowverbs.coordinator.protocol.Codec;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
@@ -27,6 +29,8 @@ final class AgentSession {
     final Map<String, Integer> holds = new HashMap<>();
     /** Its connection is gone; it, or another one on its host, may come back for a while. */
     boolean lost;
+    /** Its ranks that ran, attached to their devices, when it was lost. */
+    final Set<String> leftRunning = new HashSet<>();
     /** How far it is with the step that it was last told to do. */
     Step step;
 

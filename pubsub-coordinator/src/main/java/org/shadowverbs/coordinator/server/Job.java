@@ -64,6 +64,8 @@ final class Job {
     private final Map<String, Integer> numbers = new HashMap<>();
     private final Map<String, AgentSession> agents = new LinkedHashMap<>();
     private final Set<AgentSession> lostAgents = new LinkedHashSet<>();
+    /** Ranks that ran when their agent was lost for good, by uid: they may be connected to the others. */
+    private final Map<String, Rank> adrift = new LinkedHashMap<>();
     private final Map<String, Integer> versions = new HashMap<>();
     private final Map<String, Exchange> exchanges = new HashMap<>();
     /** The ranks of the epoch that goes on; empty between checkpoints. */
@@ -137,6 +139,9 @@ final class Job {
                 inEpoch |= rank.state != MemberState.RUNNING;
             }
             lostAgents.removeIf(lost -> lost.host().equals(session.host()));
+            // What is left of them on its host it has found.
+            adrift.values().removeIf(rank -> rank.agent.host().equals(session.host())
+                    && !session.trees.containsKey(rank.tree));
             session.send(new AgentWelcome(name, epoch, deadlineSeconds));
             log.add("agent on host " + session.host() + " (pid " + session.pid() + ") joined with "
                     + hello.members().size() + " ranks, " + hello.trees().size() + " launched programs");
@@ -151,6 +156,7 @@ final class Job {
     }
 
     private Rank adopt(final Member member, final AgentSession session) {
+        adrift.remove(member.uid());
         Rank rank = ranks.get(member.uid());
         if (rank == null) {
             final int number = numbers.computeIfAbsent(member.uid(),
@@ -179,6 +185,8 @@ final class Job {
                 return false; // it has joined again already
             }
             log.add("agent on host " + session.host() + " lost: " + why);
+            ranks.values().stream().filter(r -> r.agent == session && r.state == MemberState.RUNNING)
+                    .forEach(r -> session.leftRunning.add(r.uid));
             if (leavingStops) {
                 stopWith("the agent on host " + session.host() + " was lost during " + stage + ": " + why, false);
             } else if (restarting) {
@@ -205,9 +213,15 @@ final class Job {
             lostAgents.remove(session);
             for (final Rank rank : ranks.values().stream().filter(r -> r.agent == session).toList()) {
                 ranks.remove(rank.uid);
+                if (session.leftRunning.contains(rank.uid) && !session.command().isEmpty()) {
+                    adrift.put(rank.uid, rank);
+                }
                 if (participants.remove(rank)) {
                     departed.add(rank.number);
                     deaths.add(rank + " was lost with its agent");
+                    if (leavingStops) {
+                        stopWith(withoutAgent(rank), false);
+                    }
                 }
             }
             changed.signalAll();
@@ -215,6 +229,11 @@ final class Job {
             lock.unlock();
         }
         checkEmpty();
+    }
+
+    /** It may live, and half a job is none: its peers' queue pairs would come back in error. */
+    private static String withoutAgent(final Rank rank) {
+        return rank + " has no agent; start one on its host: shadowverbs agent --daemon -h HOST -p PORT";
     }
 
     void handle(final AgentSession from, final Message message) throws ProtocolException {
@@ -269,6 +288,8 @@ final class Job {
             log.add("launched on host " + from.host() + ": pid " + m.tree().hostPid() + " "
                     + String.join(" ", m.tree().argv()));
         } else if (from.trees.remove(m.tree().hostPid()) != null) {
+            adrift.values().removeIf(rank -> rank.agent.host().equals(from.host())
+                    && rank.tree == m.tree().hostPid());
             log.add("ended on host " + from.host() + ": pid " + m.tree().hostPid());
         }
     }
@@ -444,6 +465,9 @@ final class Job {
         try {
             if (!participants.isEmpty()) {
                 throw new Stopped("epoch " + epoch + " is not over: " + first(participants) + " is " + stage, false);
+            }
+            if (!adrift.isEmpty()) {
+                throw new Stopped(withoutAgent(adrift.values().iterator().next()), false);
             }
             if (!versions.isEmpty()) {
                 store.removeAll(scope());

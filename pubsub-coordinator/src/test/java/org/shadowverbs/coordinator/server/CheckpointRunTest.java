@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
@@ -23,10 +24,14 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
+import org.shadowverbs.coordinator.agent.Agent;
+import org.shadowverbs.coordinator.agent.AgentOptions;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.store.MemoryStore;
 
 /** The checkpoint with ranks over real sockets: all phases, and what happens when something goes wrong in each. */
 @Timeout(120)
@@ -187,6 +192,52 @@ class CheckpointRunTest {
         final CheckpointRun.Outcome o = job.checkpoint();
         assertTrue(o.problem().startsWith("rank 0 (host testhost, pid " + a.process.pid()
                 + "), waiting for QP 7 of a peer, did not finish DRAIN within 1 s"), o.problem());
+        a.awaitOpen(1);
+    }
+
+    /** A rank whose agent was lost before may run, and be connected to those that have one. */
+    @Test
+    void aRankWithoutAnAgentIsNotLeftOut() throws Exception {
+        final TestRank a = job.rank("a");
+        final AgentSession lost = job.coordinator.job().locked(() -> job.coordinator.job().agents().iterator().next());
+        job.agent.close();
+        job.coordinator.job().await(() -> job.coordinator.job().agents().isEmpty(), Duration.ofSeconds(20),
+                () -> "the agent is still there");
+        final Path run = Files.createDirectories(job.root.resolve("other"));
+        try (Agent other = new Agent(new AgentOptions("localhost", job.coordinator.port(), "other", run,
+                RunDirectory.agentSocket(run), "", false, "same", "", List.of(), List.of()), job.images,
+                new MemoryStore())) {
+            assertTrue(other.awaitJoined(20_000), other.refusal());
+            final Future<CheckpointRun.Outcome> outcome = job.begin();
+            job.coordinator.job().await(() -> job.coordinator.job().participants() == 1, Duration.ofSeconds(20),
+                    () -> "the checkpoint does not begin");
+            job.coordinator.job().giveUpAgent(lost);
+            final CheckpointRun.Outcome o = outcome.get(60, TimeUnit.SECONDS);
+            assertNull(o.folder());
+            assertEquals("rank 0 (host testhost, pid " + a.process.pid()
+                    + ") has no agent; start one on its host: shadowverbs agent --daemon -h HOST -p PORT", o.problem());
+            assertEquals(o.problem(), job.checkpoint().problem());
+            // It finds one.
+            final TestRank again = new TestRank("a", RunDirectory.agentSocket(run));
+            job.ranks.add(again);
+            assertEquals(a.number(), again.number());
+            assertEquals("", job.checkpoint().problem());
+        }
+    }
+
+    /** Each host writes its images itself. */
+    @Test
+    void aHostThatDoesNotSeeTheDirectoryIsToldWhy() throws Exception {
+        final TestRank a = job.rank("a");
+        a.before = (rank, phase, round) -> {
+            if (phase == null) { // all have detached; nothing is saved yet
+                Files.delete(job.checkpoints.resolve(job.folders().getFirst()));
+            }
+        };
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertTrue(o.problem().startsWith("SAVE failed on host testhost: this host does not see " + job.checkpoints),
+                o.problem());
         a.awaitOpen(1);
     }
 

@@ -142,6 +142,29 @@ class RestartGatheringTest {
         }
     }
 
+    /** Whoever is lost when all have begun to restore. */
+    @Test
+    void aHostThatIsLostMeanwhileEndsItForAll() throws Exception {
+        job.rank("r");
+        final CheckpointRun.Outcome o = job.checkpoint();
+        job.ranks.getFirst().awaitOpen(1);
+        final Manifest manifest = ManifestFile.read(o.folder());
+        job.ranks.getFirst().die();
+        job.coordinator.job().await(() -> job.coordinator.job().ranks().isEmpty(), Duration.ofSeconds(60),
+                () -> "the rank is still there");
+        job.agent.close();
+        final long pid = ProcessHandle.current().pid();
+        try (FrameChannel a = join("a", pid, "ckpt-1"); FrameChannel b = join("b", pid, "ckpt-1");
+                Agent first = agent("a", manifest, o.folder());
+                Agent second = agent("b", Portions.only(manifest, List.of()), o.folder())) {
+            first.mayRestore().get(20, TimeUnit.SECONDS);
+            second.mayRestore().get(20, TimeUnit.SECONDS);
+            b.channel().close();
+            assertInstanceOf(RestartShare.class, next(a));
+            assertEquals("host b: its restart was lost before the job ran", problem(a));
+        }
+    }
+
     private Agent agent(final String host, final Manifest manifest, final Path folder) throws Exception {
         final Path run = Files.createDirectories(job.root.resolve("run-" + host));
         return new Agent(new AgentOptions("localhost", job.coordinator.port(), host, run, RunDirectory.agentSocket(run),
