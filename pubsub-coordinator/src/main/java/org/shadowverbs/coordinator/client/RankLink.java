@@ -15,6 +15,7 @@ import java.util.concurrent.locks.ReentrantLock;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Abort;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
@@ -96,6 +97,18 @@ public final class RankLink implements AutoCloseable {
         }
     }
 
+    /** Who breaks the connection refuses nothing: it may be an agent that was killed, and another one comes. */
+    private static Message ask(final FrameChannel channel, final Path socket, final Hello hello) throws IOException {
+        try {
+            channel.write(hello);
+            return channel.read();
+        } catch (java.nio.channels.ClosedChannelException | ProtocolException e) {
+            throw e;
+        } catch (IOException e) {
+            throw new LinkLostException("the agent at " + socket + " closed the connection");
+        }
+    }
+
     private static RankLink greet(final FrameChannel channel, final Path socket, final RankHello hello, final long end,
             final Duration deadline) throws IOException {
         // A read of a Unix socket has no time-out of its own: closing the channel ends it.
@@ -116,9 +129,9 @@ public final class RankLink implements AutoCloseable {
         boolean welcomed = false;
         try {
             final String secret = System.getenv("SHADOWVERBS_SECRET");
-            channel.write(new Hello(FrameType.VERSION, secret == null ? "" : secret, hello.uid(), hello.pid(),
-                    hello.treeRootPid(), hello.program(), hello.epoch(), (byte) hello.state().ordinal()));
-            final Message message = channel.read();
+            final Message message = ask(channel, socket, new Hello(FrameType.VERSION, secret == null ? "" : secret,
+                    hello.uid(), hello.pid(), hello.treeRootPid(), hello.program(), hello.epoch(),
+                    (byte) hello.state().ordinal()));
             if (message instanceof Refused refused) {
                 throw new IOException(refused.reason());
             }
@@ -132,8 +145,6 @@ public final class RankLink implements AutoCloseable {
         } catch (java.nio.channels.ClosedChannelException e) {
             throw new LinkLostException("the agent at " + socket + " gave no rank number within "
                     + deadline.toMillis() + " ms (is its coordinator running?)");
-        } catch (EOFException e) {
-            throw new LinkLostException("the agent at " + socket + " closed the connection");
         } finally {
             guard.interrupt();
             if (!welcomed) {
