@@ -2,7 +2,7 @@
 /*
  * The boundary between the two halves of ib2tcp, the verbs device over TCP: the operations that a verbs program reaches
  * through its context (C, tcp_*.c: they write requests into rings and read completions out of them) and the protocol
- * engine (Java, module ib2tcp, one progress thread). jextract turns this file into org.shadowverbs.bindings.tcp.
+ * engine (Java, module ib2tcp, one thread at a time). jextract turns this file into org.shadowverbs.bindings.tcp.
  *
  * Every structure here is made and freed by the engine, in memory that both see. Each field is written by one side only,
  * as its comment says: (P) by who posts or polls, under the lock that the library above holds for the queue; (E) by the
@@ -136,16 +136,43 @@ struct sv_tcp_event {
 	uint32_t reserved;
 };
 
-/* One for the process. A bit is set by who posts and taken by the engine. */
+/*
+ * One for the process. A bit is set by who posts and taken by the engine.
+ *
+ * The engine belongs to the thread that holds `holder`: its own, or, while it is `polled`, for one turn at a time, a thread
+ * of the application that polls or posts. (H) is written by who holds it.
+ */
 struct sv_tcp_doorbell {
-	uint32_t sleeping;		/* set by (E), taken by (P) who then writes to wake_fd, after a bit was set */
+	uint32_t sleeping;		/* set by (H), taken by (P) who then writes to wake_fd, after a bit was set */
 	int32_t wake_fd;		/* (E) an eventfd */
 	uint32_t waiting;		/* (P) threads that sleep in a poll until something completes */
-	uint32_t completions;		/* (E) a futex: counts up when something has and one is waiting */
+	uint32_t completions;		/* (H) a futex: counts up when something has and one is waiting */
+	uint64_t turn;			/* (E) address of a function: int (enum sv_tcp_turn), not 0: call the engine's thread */
+	uint32_t holder;		/* enum sv_tcp_holder; a futex of the engine's thread */
+	uint32_t polled;		/* (E), as holder: who polls drives, the engine's thread stands by */
+	uint32_t offered;		/* a thread polls that would drive; taken back by who is about to sleep */
+	uint32_t turns;			/* (H) of the application's threads, counted */
+	uint32_t called;		/* a futex: the engine's thread is to come; taken by it */
+	uint32_t rung;			/* a bit is set below; taken by (H) before it looks for them */
 	uint64_t due[SV_TCP_BELLS / 64];
 };
 
+enum sv_tcp_holder {
+	SV_TCP_HOLDER_NONE,
+	SV_TCP_HOLDER_ONE,
+	SV_TCP_HOLDER_AND_WAITER	/* and the engine's thread waits for it */
+};
+
+/* How far a turn goes: it sends what is due; it receives, too; it sleeps for a moment when there is nothing. */
+enum sv_tcp_turn {
+	SV_TCP_TURN_POST,
+	SV_TCP_TURN_POLL,
+	SV_TCP_TURN_REST
+};
+
 struct sv_tcp_doorbell *sv_tcp_doorbell(void);
+/* The engine's thread has something to do that is no turn's: it takes the engine as soon as it is free. By any thread. */
+void sv_tcp_call_engine(void);
 /* The device of this process; its node_guid is the host's. */
 struct ibv_device *sv_tcp_device(void);
 /* Installs the operations in a context that the engine has made. */

@@ -3,6 +3,7 @@
 #include "cm.h"
 #include "control.h"
 #include "fork.h"
+#include "tcp.h"
 #include "thread.h"
 
 static void before(void)
@@ -24,6 +25,7 @@ static void in_child(void)
 	after();
 	sv_gate_forked();
 	sv_cm_forked();
+	sv_tcp_forked();
 	sv_mailbox_forked();
 	sv_driver_forked();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The driver's start: at the first verb that needs it, a Java virtual machine on a thread of its own, with signals
- * blocked, which runs the driver's main. The application's threads never enter it.
+ * blocked, which runs the driver's main. The application's threads do not enter it, but for turns of ib2tcp (tcp_drive.c).
  */
 #include "control.h"
 #include "futex.h"

@@ -24,6 +24,15 @@ void sv_tcp_take(uint32_t *lock);
 /* Of who polls and who resizes a CQ; held for a few instructions. */
 void sv_tcp_cq_lock(struct sv_tcp_cq *cq);
 void sv_tcp_cq_unlock(struct sv_tcp_cq *cq);
+/*
+ * Takes a turn of the engine, if it is free and those who poll drive it. True when a turn was taken: rings are to be looked
+ * at again.
+ */
+bool sv_tcp_drive(enum sv_tcp_turn turn);
+/* Could the calling thread drive the engine? */
+bool sv_tcp_may_drive(void);
+/* In a forked child: nobody drives. */
+void sv_tcp_forked(void);
 /* Puts a QP into the error state, soon. */
 void sv_tcp_fail(struct ibv_qp *v);
 

@@ -18,6 +18,8 @@
 /* Polls in a row that find nothing before one sleeps, and for how long at most: completions end it. */
 #define IDLE_POLLS 64
 #define IDLE_NS 50000
+/* Of requests posted while others are under way so many go out together, if those who poll drive the engine. */
+#define PROMPT_POSTS 16u
 
 static struct sv_tcp_doorbell doorbell;
 
@@ -27,11 +29,18 @@ struct sv_tcp_doorbell *sv_tcp_doorbell(void)
 }
 
 /* After the index is stored: the atomic OR is the fence between that store and the load of `sleeping`. */
-static void ring_bell(uint32_t bell)
+static void ring_bell(uint32_t bell, bool prompt)
 {
 	uint64_t one = 1;
 
 	__atomic_or_fetch(&doorbell.due[bell / 64], 1ull << bell % 64, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&doorbell.rung, 1, __ATOMIC_SEQ_CST);
+	if (sv_load(&doorbell.polled)) {
+		if (!prompt || sv_tcp_drive(SV_TCP_TURN_POST))
+			return;
+		if (!sv_tcp_may_drive())
+			sv_tcp_call_engine();
+	}
 	/* Of many posts before the engine has woken up the first one wakes it. */
 	if (unlikely(__atomic_load_n(&doorbell.sleeping, __ATOMIC_SEQ_CST)) &&
 	    __atomic_exchange_n(&doorbell.sleeping, 0, __ATOMIC_SEQ_CST)) {
@@ -140,8 +149,10 @@ int sv_tcp_post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_w
 	if (err)
 		*bad = wr;
 	if (tail != qp->send_tail) {
+		bool prompt = qp->send_tail == sv_load(&qp->send_head) || ((tail ^ qp->send_tail) & ~(PROMPT_POSTS - 1));
+
 		sv_store_release(&qp->send_tail, tail);
-		ring_bell(qp->bell);
+		ring_bell(qp->bell, prompt);
 	}
 	return err;
 }
@@ -191,7 +202,7 @@ int sv_tcp_post_recv(struct ibv_qp *v, struct ibv_recv_wr *wr, struct ibv_recv_w
 	if (tail != qp->recv_tail) {
 		__atomic_store_n(&qp->recv_tail, tail, __ATOMIC_SEQ_CST);
 		if (__atomic_load_n(&qp->recv_wanted, __ATOMIC_SEQ_CST))
-			ring_bell(qp->bell);
+			ring_bell(qp->bell, true);
 	}
 	return err;
 }
@@ -200,6 +211,7 @@ int sv_tcp_post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_r
 {
 	struct sv_tcp_srq *srq = sv_container_of(v, struct sv_tcp_srq, v);
 	uint32_t tail;
+	bool wanted = false;
 	int err;
 
 	sv_tcp_take(&srq->lock);
@@ -207,10 +219,11 @@ int sv_tcp_post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_r
 	err = put_recvs(&srq->recv, &tail, &srq->head, wr, bad);
 	if (tail != srq->tail) {
 		__atomic_store_n(&srq->tail, tail, __ATOMIC_SEQ_CST);
-		if (__atomic_load_n(&srq->wanted, __ATOMIC_SEQ_CST))
-			ring_bell(srq->bell);
+		wanted = __atomic_load_n(&srq->wanted, __ATOMIC_SEQ_CST);
 	}
 	sv_store_release(&srq->lock, 0);
+	if (wanted)
+		ring_bell(srq->bell, true);
 	return err;
 }
 
@@ -219,7 +232,7 @@ void sv_tcp_fail(struct ibv_qp *v)
 	struct sv_tcp_qp *qp = sv_container_of(v, struct sv_tcp_qp, v);
 
 	sv_store_release(&qp->fail_asked, 1);
-	ring_bell(qp->bell);
+	ring_bell(qp->bell, true);
 }
 
 void sv_tcp_cq_lock(struct sv_tcp_cq *cq)
@@ -246,16 +259,29 @@ static void rest(const struct sv_tcp_cq *cq)
 	__atomic_fetch_sub(&doorbell.waiting, 1, __ATOMIC_SEQ_CST);
 }
 
-bool sv_tcp_cq_empty(struct sv_tcp_cq *cq)
+static bool has_none(struct sv_tcp_cq *cq)
 {
-	if (cq->head == sv_load_acquire(&cq->tail)) {
-		if (++cq->idle < IDLE_POLLS)
-			return true;
-		rest(cq);
-		return cq->head == sv_load_acquire(&cq->tail);
-	}
+	if (cq->head == sv_load_acquire(&cq->tail))
+		return true;
 	cq->idle = 0;
 	return false;
+}
+
+bool sv_tcp_cq_empty(struct sv_tcp_cq *cq)
+{
+	bool idle;
+
+	if (!has_none(cq))
+		return false;
+	idle = ++cq->idle >= IDLE_POLLS;
+	if (sv_load(&doorbell.polled) && sv_tcp_drive(idle ? SV_TCP_TURN_REST : SV_TCP_TURN_POLL))
+		return has_none(cq);
+	if (!idle)
+		return true;
+	if (!sv_load(&doorbell.offered) && sv_tcp_may_drive())
+		sv_store(&doorbell.offered, 1);
+	rest(cq);
+	return cq->head == sv_load_acquire(&cq->tail);
 }
 
 int sv_tcp_poll_cq(struct ibv_cq *v, int count, struct ibv_wc *wc)
@@ -285,6 +311,11 @@ int sv_tcp_req_notify_cq(struct ibv_cq *v, int solicited_only)
 		__atomic_store_n(&cq->armed, SV_TCP_ARMED_ANY, __ATOMIC_SEQ_CST);
 	else	/* a request for any completion stays what it is */
 		sv_cas(&cq->armed, &armed, SV_TCP_ARMED_SOLICITED);
+	/* Who arms is about to sleep: it will not drive. */
+	if (sv_load(&doorbell.polled)) {
+		sv_store(&doorbell.offered, 0);
+		sv_tcp_call_engine();
+	}
 	return 0;
 }
 

@@ -3,7 +3,7 @@ package org.shadowverbs.ib2tcp;
 
 import java.util.ArrayList;
 
-/** The protocol engine of one process: its queue pairs, memory regions and links. All of it belongs to one thread. */
+/** The protocol engine of one process: its queue pairs, memory regions and links. All of it belongs to one thread at a time. */
 abstract class Device {
     /** Of the number of a queue pair: its bit in the doorbell. */
     private static final int BELL_BITS = 16;

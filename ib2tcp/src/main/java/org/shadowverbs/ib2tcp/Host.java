@@ -9,6 +9,13 @@ public interface Host {
     long BELL_WAKE_FD = sv_tcp_doorbell.wake_fd$offset();
     long BELL_WAITING = sv_tcp_doorbell.waiting$offset();
     long BELL_COMPLETIONS = sv_tcp_doorbell.completions$offset();
+    long BELL_TURN = sv_tcp_doorbell.turn$offset();
+    long BELL_HOLDER = sv_tcp_doorbell.holder$offset();
+    long BELL_POLLED = sv_tcp_doorbell.polled$offset();
+    long BELL_OFFERED = sv_tcp_doorbell.offered$offset();
+    long BELL_TURNS = sv_tcp_doorbell.turns$offset();
+    long BELL_CALLED = sv_tcp_doorbell.called$offset();
+    long BELL_RUNG = sv_tcp_doorbell.rung$offset();
     long BELL_DUE = sv_tcp_doorbell.due$offset();
 
     /** Address of the struct sv_tcp_doorbell. */
@@ -33,6 +40,6 @@ public interface Host {
     /** One line on stderr. */
     void say(String line);
 
-    /** Adds one to an eventfd; by any thread. */
-    void write(int eventfd);
+    /** The engine's thread is to look for what it has to do; by any thread. */
+    void callEngine();
 }

@@ -88,6 +88,10 @@ final class Memory {
         return INT.compareAndSet(ALL, at, expected, value);
     }
 
+    static int getAndSet(final long at, final int value) {
+        return (int) INT.getAndSet(ALL, at, value);
+    }
+
     /** Takes all bits of a word that another thread sets. */
     static long takeBits(final long at) {
         return (long) LONG.getAndSet(ALL, at, 0L);

@@ -46,6 +46,7 @@ final class Posix {
     private static final int MS_ASYNC = 1;
     private static final int SOCKADDR_SIZE = 16;
     private static final long FUTEX = "amd64".equals(System.getProperty("os.arch")) ? 202 : 98;
+    private static final int FUTEX_WAIT_PRIVATE = 128;
     private static final int FUTEX_WAKE_PRIVATE = 129;
     private static final int SIOCGIFCONF = 0x8912;
     /** struct ifreq: a name of 16 bytes, then a socket address. */
@@ -63,11 +64,12 @@ final class Posix {
     private static final MemorySegment READV = f("readv");
     private static final MemorySegment WRITEV = f("writev");
     private static final MemorySegment EPOLL_WAIT = f("epoll_wait");
+    private static final MemorySegment PPOLL = f("ppoll");
     private static final MemorySegment MSYNC = f("msync");
     private static final MemorySegment SYSCALL = f("syscall");
     private static final MemorySegment SCHED_YIELD = f("sched_yield");
 
-    /** errno of this object's last call; a Posix belongs to one thread. */
+    /** errno of this object's last call; a Posix belongs to one thread at a time. */
     private final MemorySegment errno = Arena.global().allocate(4, 4);
     private final long scratch = Arena.global().allocate(64, 8).address();
     private final long pageMask = -call(f("sysconf"), 30);
@@ -177,6 +179,26 @@ final class Posix {
     /** Wakes all that sleep on that word of this process. */
     void futexWake(final long word) {
         call(SYSCALL, FUTEX, word, FUTEX_WAKE_PRIVATE, Integer.MAX_VALUE, 0);
+    }
+
+    /** Returns when the word is another, on a wake, a signal, or when the time is over. */
+    void futexWait(final long word, final int expected, final long nanos) {
+        final long timeout = timespec(nanos);
+        call(SYSCALL, FUTEX, word, FUTEX_WAIT_PRIVATE, expected, timeout);
+    }
+
+    /** Returns when there is something to read, on a signal, or when the time is over. */
+    void awaitReadable(final int fd, final long nanos) {
+        final long timeout = timespec(nanos);
+        Memory.i32(scratch + 32, fd);
+        Memory.i32(scratch + 36, EPOLLIN); // POLLIN
+        call(PPOLL, scratch + 32, 1, timeout, 0, 0);
+    }
+
+    private long timespec(final long nanos) {
+        Memory.i64(scratch, nanos / 1_000_000_000);
+        Memory.i64(scratch + 8, nanos % 1_000_000_000);
+        return scratch;
     }
 
     void yield() {

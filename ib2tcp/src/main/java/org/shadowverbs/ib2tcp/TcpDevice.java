@@ -7,10 +7,11 @@ import java.util.ArrayList;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
 /**
- * The engine over sockets: one thread that takes what was posted, moves bytes, and sleeps in epoll when there is nothing to
- * do. It lives from the first open of the device to the last close; nothing of it is left in a process image.
+ * The engine over sockets: it takes what was posted, moves bytes, and sleeps in epoll when there is nothing to do. Its own
+ * thread does that, or who polls: {@link Turns}. It lives from the first open of the device to the last close; nothing of it
+ * is left in a process image.
  */
-final class TcpDevice extends Device implements Runnable {
+final class TcpDevice extends Device implements Runnable, Turns.Driven {
     private static final int LISTENER = 1;
     private static final int WAKE = 2;
     private static final int FIRST_LINK = 16;
@@ -18,6 +19,10 @@ final class TcpDevice extends Device implements Runnable {
     private static final long HANDSHAKE_NANOS = 10_000_000_000L;
     private static final int DEAD_MILLIS = 30_000;
     private static final int TICK_MILLIS = 500;
+    /** Every so many turns look at all connections, and after so many in vain the recent one is no more so. */
+    private static final int ALL_LINKS = 4;
+    private static final int FORGOTTEN = 64;
+    private static final long REST_NANOS = 50_000;
     private static final long STACK = 512 << 10;
 
     final long prefix = Address.PREFIX;
@@ -32,6 +37,7 @@ final class TcpDevice extends Device implements Runnable {
     private final long counter;
     private final long bell;
     private final long spinNanos;
+    private final Turns turns;
     private final ConcurrentLinkedQueue<Runnable> tasks = new ConcurrentLinkedQueue<Runnable>();
     private final ArrayList<TcpLink> dirty = new ArrayList<TcpLink>();
     private final ArrayList<TcpLink> slots = new ArrayList<TcpLink>();
@@ -40,6 +46,12 @@ final class TcpDevice extends Device implements Runnable {
     private Thread thread;
     private boolean stopped;
     private Throwable failure;
+    /** Of turns: the link that something came over last, which is read without asking epoll, and how often in vain. */
+    private TcpLink recent;
+    private int misses;
+    private int looks;
+    /** There is something to do that is not done in turns. */
+    private boolean needed;
 
     TcpDevice(final Posix posix, final Host host, final Settings settings) {
         super(posix);
@@ -60,6 +72,7 @@ final class TcpDevice extends Device implements Runnable {
         posix.epollAdd(epoll, listener, Posix.EPOLLIN, LISTENER);
         posix.epollAdd(epoll, wake, Posix.EPOLLIN, WAKE);
         Memory.volatileSet(bell + Host.BELL_WAKE_FD, wake);
+        turns = new Turns(bell, this);
     }
 
     void start() {
@@ -71,7 +84,7 @@ final class TcpDevice extends Device implements Runnable {
     /** Runs it on the engine's thread. */
     void submit(final Runnable task) {
         tasks.add(task);
-        host.write(wake);
+        host.callEngine();
     }
 
     /** To be called on the engine's thread: it ends after this task. */
@@ -110,14 +123,23 @@ final class TcpDevice extends Device implements Runnable {
     @Override
     public void run() {
         try {
+            turns.take();
             long busyUntil = 0;
+            boolean lookedAround = false;
             while (!stopped) {
+                turns.heard();
                 boolean worked = runTasks() | takeBells();
                 if (!timers.isEmpty()) {
                     timers.run(now());
                 }
                 waiters.wake();
                 flush();
+                // Not before it has seen what it may have been called for.
+                if (lookedAround && dirty.isEmpty() && unsettled == 0 && tasks.isEmpty() && turns.standBy(now())) {
+                    lookedAround = false;
+                    busyUntil = now() + spinNanos;
+                    continue;
+                }
                 int timeout = 0;
                 final boolean sleeps = !worked && dirty.isEmpty() && now() - busyUntil >= 0;
                 if (sleeps) {
@@ -143,6 +165,8 @@ final class TcpDevice extends Device implements Runnable {
                 if (worked) {
                     busyUntil = now() + spinNanos;
                 }
+                turns.looked(worked, busyUntil);
+                lookedAround = true;
             }
             flush();
         } catch (Throwable t) {
@@ -152,6 +176,70 @@ final class TcpDevice extends Device implements Runnable {
         } finally {
             release();
         }
+    }
+
+    /** A turn of a thread of the application. @return whether the engine's own thread is needed */
+    @Override
+    public boolean turn(final int how) {
+        needed = false;
+        boolean worked = takeBells();
+        if (!timers.isEmpty()) {
+            timers.run(now());
+        }
+        flush();
+        if (how != Turns.POST) {
+            worked |= look();
+            if (!worked && how == Turns.REST && dirty.isEmpty() && tasks.isEmpty()) {
+                rest();
+                lookEverywhere();
+            }
+        }
+        waiters.wake();
+        return needed || unsettled > 0 || !tasks.isEmpty();
+    }
+
+    /** Reads what has come. What was received is acknowledged in the next turn: an answer may go out with it. */
+    private boolean look() {
+        if (recent == null || ++looks % ALL_LINKS == 0) {
+            return lookEverywhere();
+        }
+        if (!ready(recent, true, false)) {
+            if (++misses == FORGOTTEN) {
+                recent = null;
+            }
+            return false;
+        }
+        misses = 0;
+        return true;
+    }
+
+    private boolean lookEverywhere() {
+        final int n = posix.epollWait(epoll, events, EVENTS, 0);
+        boolean any = false;
+        for (int i = 0; i < n; i++) {
+            final long event = events + (long) i * Posix.EPOLL_EVENT_SIZE;
+            final long data = Memory.i64(event + Posix.EPOLL_DATA);
+            final TcpLink link = data == WAKE || data == LISTENER ? null : link(data);
+            if (data == LISTENER || link != null && !link.established()) {
+                needed = true; // for what is not done in turns
+                continue;
+            }
+            any |= handle(event);
+            if (link != null && !link.lost) {
+                recent = link;
+                misses = 0;
+            }
+        }
+        return any;
+    }
+
+    /** Sleeps for a moment, until something comes. */
+    private void rest() {
+        Memory.volatileSet(bell + Host.BELL_SLEEPING, 1);
+        if (Memory.volatileGet(bell + Host.BELL_RUNG) == 0 && tasks.isEmpty()) {
+            posix.awaitReadable(epoll, REST_NANOS);
+        }
+        Memory.volatileSet(bell + Host.BELL_SLEEPING, 0);
     }
 
     private int sleepMillis() {
@@ -172,6 +260,10 @@ final class TcpDevice extends Device implements Runnable {
     }
 
     private boolean takeBells() {
+        if (Memory.volatileGet(bell + Host.BELL_RUNG) == 0) {
+            return false;
+        }
+        Memory.volatileSet(bell + Host.BELL_RUNG, 0);
         boolean any = false;
         final int words = (bells() + 63) / 64;
         for (int word = 0; word < words; word++) {
@@ -201,17 +293,27 @@ final class TcpDevice extends Device implements Runnable {
             accept();
             return true;
         }
-        final TcpLink link = slots.get((int) data - FIRST_LINK);
-        if (link == null || link.key != data) {
+        final TcpLink link = link(data);
+        if (link == null) {
             return false; // closed by an event before this one
         }
+        // An error or a hang-up is found by reading.
+        ready(link, (what & ~Posix.EPOLLOUT) != 0, (what & Posix.EPOLLOUT) != 0);
+        return true;
+    }
+
+    private TcpLink link(final long key) {
+        final TcpLink link = slots.get((int) key - FIRST_LINK);
+        return link == null || link.key != key ? null : link;
+    }
+
+    private boolean ready(final TcpLink link, final boolean readable, final boolean writable) {
         try {
-            // An error or a hang-up is found by reading.
-            link.ready((what & ~Posix.EPOLLOUT) != 0, (what & Posix.EPOLLOUT) != 0);
+            return link.ready(readable, writable);
         } catch (ProtocolException e) {
             end(link, e.getMessage());
+            return true;
         }
-        return true;
     }
 
     private void accept() {
@@ -306,6 +408,9 @@ final class TcpDevice extends Device implements Runnable {
             dirty.remove(link);
             link.dirty = false;
         }
+        if (recent == link) {
+            recent = null;
+        }
         posix.epollDelete(epoll, link.fd);
         lost(link);
         link.close();
@@ -322,6 +427,7 @@ final class TcpDevice extends Device implements Runnable {
 
     private void release() {
         Memory.volatileSet(bell + Host.BELL_SLEEPING, 0);
+        turns.close();
         for (int i = 0; i < slots.size(); i++) {
             if (slots.get(i) != null) {
                 slots.get(i).close();

@@ -57,8 +57,8 @@ final class TcpLink extends Link {
         }
     }
 
-    /** Readable, or writable, as epoll says. @throws ProtocolException the connection is at an end, with the reason */
-    void ready(final boolean readable, final boolean writable) throws ProtocolException {
+    /** Readable, or writable, as epoll says. @return whether something has come @throws ProtocolException the connection is at an end, with the reason */
+    boolean ready(final boolean readable, final boolean writable) throws ProtocolException {
         if (stage == Stage.CONNECTING) {
             final int err = engine.posix.socketError(fd);
             if (err != 0) {
@@ -70,7 +70,7 @@ final class TcpLink extends Link {
                 engine.watch(this, false);
                 put(hello, Handshake.HELLO);
             }
-            return;
+            return true;
         }
         if (writable && blocked) {
             blocked = false;
@@ -79,11 +79,11 @@ final class TcpLink extends Link {
         }
         if (readable) {
             if (stage == Stage.ESTABLISHED) {
-                read();
-            } else {
-                greet();
+                return read();
             }
+            greet();
         }
+        return true;
     }
 
     private void put(final long from, final int bytes) throws ProtocolException {
@@ -137,7 +137,8 @@ final class TcpLink extends Link {
         wake();
     }
 
-    private void read() throws ProtocolException {
+    private boolean read() throws ProtocolException {
+        boolean any = false;
         for (int i = 0; i < READS; i++) {
             final long got;
             final long room;
@@ -154,10 +155,12 @@ final class TcpLink extends Link {
                 check(got);
                 inbound.read((int) Math.max(0, got));
             }
+            any |= got > 0;
             if (got < room) {
-                return;
+                break;
             }
         }
+        return any;
     }
 
     private void check(final long got) throws ProtocolException {

@@ -3,11 +3,8 @@ package org.shadowverbs.driver;
 
 import static org.shadowverbs.driver.Downcall.call;
 
-import java.lang.foreign.Arena;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
-import java.lang.foreign.ValueLayout;
 import org.shadowverbs.ib2tcp.Host;
 
 /** The preload library's half of ib2tcp; functions of {@code native/include/shadowverbs_tcp.h}. */
@@ -19,17 +16,14 @@ final class TcpHost implements Host {
     private static final MemorySegment SV_TCP_CQ_MOVE = f("sv_tcp_cq_move");
     private static final MemorySegment SV_TCP_SRQ_MOVE = f("sv_tcp_srq_move");
     private static final MemorySegment SV_TCP_FORGET_EVENTS = f("sv_tcp_forget_events");
-    @SuppressWarnings("restricted")
-    private static final MemorySegment WRITE = Downcall.function(Linker.nativeLinker().defaultLookup(), "write");
+    private static final MemorySegment SV_TCP_CALL_ENGINE = f("sv_tcp_call_engine");
 
     private final Native library;
     private final long doorbell = call(f("sv_tcp_doorbell"));
     private final long device = call(f("sv_tcp_device"));
-    private final MemorySegment one = Arena.global().allocate(8, 8);
 
     TcpHost(final Native library) {
         this.library = library;
-        one.set(ValueLayout.JAVA_LONG, 0, 1);
     }
 
     private static MemorySegment f(final String name) {
@@ -82,7 +76,7 @@ final class TcpHost implements Host {
     }
 
     @Override
-    public void write(final int eventfd) {
-        call(WRITE, eventfd, one.address(), 8);
+    public void callEngine() {
+        call(SV_TCP_CALL_ENGINE);
     }
 }

@@ -62,6 +62,117 @@ public class shadowverbs_tcp_h extends shadowverbs_tcp_h$shared {
     public static int SV_TCP_ARMED_ANY() {
         return SV_TCP_ARMED_ANY;
     }
+    private static final int SV_TCP_HOLDER_NONE = (int)0L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_tcp_holder.SV_TCP_HOLDER_NONE = 0
+     * }
+     */
+    public static int SV_TCP_HOLDER_NONE() {
+        return SV_TCP_HOLDER_NONE;
+    }
+    private static final int SV_TCP_HOLDER_ONE = (int)1L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_tcp_holder.SV_TCP_HOLDER_ONE = 1
+     * }
+     */
+    public static int SV_TCP_HOLDER_ONE() {
+        return SV_TCP_HOLDER_ONE;
+    }
+    private static final int SV_TCP_HOLDER_AND_WAITER = (int)2L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_tcp_holder.SV_TCP_HOLDER_AND_WAITER = 2
+     * }
+     */
+    public static int SV_TCP_HOLDER_AND_WAITER() {
+        return SV_TCP_HOLDER_AND_WAITER;
+    }
+    private static final int SV_TCP_TURN_POST = (int)0L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_tcp_turn.SV_TCP_TURN_POST = 0
+     * }
+     */
+    public static int SV_TCP_TURN_POST() {
+        return SV_TCP_TURN_POST;
+    }
+    private static final int SV_TCP_TURN_POLL = (int)1L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_tcp_turn.SV_TCP_TURN_POLL = 1
+     * }
+     */
+    public static int SV_TCP_TURN_POLL() {
+        return SV_TCP_TURN_POLL;
+    }
+    private static final int SV_TCP_TURN_REST = (int)2L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_tcp_turn.SV_TCP_TURN_REST = 2
+     * }
+     */
+    public static int SV_TCP_TURN_REST() {
+        return SV_TCP_TURN_REST;
+    }
+
+    private static class sv_tcp_call_engine {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_tcp_call_engine");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_tcp_call_engine()
+     * }
+     */
+    public static FunctionDescriptor sv_tcp_call_engine$descriptor() {
+        return sv_tcp_call_engine.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_tcp_call_engine()
+     * }
+     */
+    public static MethodHandle sv_tcp_call_engine$handle() {
+        return sv_tcp_call_engine.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_tcp_call_engine()
+     * }
+     */
+    public static MemorySegment sv_tcp_call_engine$address() {
+        return sv_tcp_call_engine.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_tcp_call_engine()
+     * }
+     */
+    public static void sv_tcp_call_engine() {
+        var mh$ = sv_tcp_call_engine.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_tcp_call_engine");
+            }
+            mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
 
     private static class sv_tcp_device {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(

@@ -21,6 +21,13 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     int32_t wake_fd;
  *     uint32_t waiting;
  *     uint32_t completions;
+ *     uint64_t turn;
+ *     uint32_t holder;
+ *     uint32_t polled;
+ *     uint32_t offered;
+ *     uint32_t turns;
+ *     uint32_t called;
+ *     uint32_t rung;
  *     uint64_t due[1024];
  * }
  * }
@@ -36,6 +43,13 @@ public class sv_tcp_doorbell {
         shadowverbs_tcp_h.C_INT.withName("wake_fd"),
         shadowverbs_tcp_h.C_INT.withName("waiting"),
         shadowverbs_tcp_h.C_INT.withName("completions"),
+        shadowverbs_tcp_h.C_LONG.withName("turn"),
+        shadowverbs_tcp_h.C_INT.withName("holder"),
+        shadowverbs_tcp_h.C_INT.withName("polled"),
+        shadowverbs_tcp_h.C_INT.withName("offered"),
+        shadowverbs_tcp_h.C_INT.withName("turns"),
+        shadowverbs_tcp_h.C_INT.withName("called"),
+        shadowverbs_tcp_h.C_INT.withName("rung"),
         MemoryLayout.sequenceLayout(1024, shadowverbs_tcp_h.C_LONG).withName("due")
     ).withName("sv_tcp_doorbell");
 
@@ -220,6 +234,314 @@ public class sv_tcp_doorbell {
      */
     public static void completions(MemorySegment struct, int fieldValue) {
         struct.set(completions$LAYOUT, completions$OFFSET, fieldValue);
+    }
+
+    private static final OfLong turn$LAYOUT = (OfLong)$LAYOUT.select(groupElement("turn"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint64_t turn
+     * }
+     */
+    public static final OfLong turn$layout() {
+        return turn$LAYOUT;
+    }
+
+    private static final long turn$OFFSET = $LAYOUT.byteOffset(groupElement("turn"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint64_t turn
+     * }
+     */
+    public static final long turn$offset() {
+        return turn$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint64_t turn
+     * }
+     */
+    public static long turn(MemorySegment struct) {
+        return struct.get(turn$LAYOUT, turn$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint64_t turn
+     * }
+     */
+    public static void turn(MemorySegment struct, long fieldValue) {
+        struct.set(turn$LAYOUT, turn$OFFSET, fieldValue);
+    }
+
+    private static final OfInt holder$LAYOUT = (OfInt)$LAYOUT.select(groupElement("holder"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t holder
+     * }
+     */
+    public static final OfInt holder$layout() {
+        return holder$LAYOUT;
+    }
+
+    private static final long holder$OFFSET = $LAYOUT.byteOffset(groupElement("holder"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t holder
+     * }
+     */
+    public static final long holder$offset() {
+        return holder$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t holder
+     * }
+     */
+    public static int holder(MemorySegment struct) {
+        return struct.get(holder$LAYOUT, holder$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t holder
+     * }
+     */
+    public static void holder(MemorySegment struct, int fieldValue) {
+        struct.set(holder$LAYOUT, holder$OFFSET, fieldValue);
+    }
+
+    private static final OfInt polled$LAYOUT = (OfInt)$LAYOUT.select(groupElement("polled"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t polled
+     * }
+     */
+    public static final OfInt polled$layout() {
+        return polled$LAYOUT;
+    }
+
+    private static final long polled$OFFSET = $LAYOUT.byteOffset(groupElement("polled"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t polled
+     * }
+     */
+    public static final long polled$offset() {
+        return polled$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t polled
+     * }
+     */
+    public static int polled(MemorySegment struct) {
+        return struct.get(polled$LAYOUT, polled$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t polled
+     * }
+     */
+    public static void polled(MemorySegment struct, int fieldValue) {
+        struct.set(polled$LAYOUT, polled$OFFSET, fieldValue);
+    }
+
+    private static final OfInt offered$LAYOUT = (OfInt)$LAYOUT.select(groupElement("offered"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t offered
+     * }
+     */
+    public static final OfInt offered$layout() {
+        return offered$LAYOUT;
+    }
+
+    private static final long offered$OFFSET = $LAYOUT.byteOffset(groupElement("offered"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t offered
+     * }
+     */
+    public static final long offered$offset() {
+        return offered$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t offered
+     * }
+     */
+    public static int offered(MemorySegment struct) {
+        return struct.get(offered$LAYOUT, offered$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t offered
+     * }
+     */
+    public static void offered(MemorySegment struct, int fieldValue) {
+        struct.set(offered$LAYOUT, offered$OFFSET, fieldValue);
+    }
+
+    private static final OfInt turns$LAYOUT = (OfInt)$LAYOUT.select(groupElement("turns"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t turns
+     * }
+     */
+    public static final OfInt turns$layout() {
+        return turns$LAYOUT;
+    }
+
+    private static final long turns$OFFSET = $LAYOUT.byteOffset(groupElement("turns"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t turns
+     * }
+     */
+    public static final long turns$offset() {
+        return turns$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t turns
+     * }
+     */
+    public static int turns(MemorySegment struct) {
+        return struct.get(turns$LAYOUT, turns$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t turns
+     * }
+     */
+    public static void turns(MemorySegment struct, int fieldValue) {
+        struct.set(turns$LAYOUT, turns$OFFSET, fieldValue);
+    }
+
+    private static final OfInt called$LAYOUT = (OfInt)$LAYOUT.select(groupElement("called"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t called
+     * }
+     */
+    public static final OfInt called$layout() {
+        return called$LAYOUT;
+    }
+
+    private static final long called$OFFSET = $LAYOUT.byteOffset(groupElement("called"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t called
+     * }
+     */
+    public static final long called$offset() {
+        return called$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t called
+     * }
+     */
+    public static int called(MemorySegment struct) {
+        return struct.get(called$LAYOUT, called$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t called
+     * }
+     */
+    public static void called(MemorySegment struct, int fieldValue) {
+        struct.set(called$LAYOUT, called$OFFSET, fieldValue);
+    }
+
+    private static final OfInt rung$LAYOUT = (OfInt)$LAYOUT.select(groupElement("rung"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t rung
+     * }
+     */
+    public static final OfInt rung$layout() {
+        return rung$LAYOUT;
+    }
+
+    private static final long rung$OFFSET = $LAYOUT.byteOffset(groupElement("rung"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t rung
+     * }
+     */
+    public static final long rung$offset() {
+        return rung$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t rung
+     * }
+     */
+    public static int rung(MemorySegment struct) {
+        return struct.get(rung$LAYOUT, rung$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t rung
+     * }
+     */
+    public static void rung(MemorySegment struct, int fieldValue) {
+        struct.set(rung$LAYOUT, rung$OFFSET, fieldValue);
     }
 
     private static final SequenceLayout due$LAYOUT = (SequenceLayout)$LAYOUT.select(groupElement("due"));
