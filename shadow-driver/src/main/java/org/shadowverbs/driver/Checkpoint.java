@@ -83,7 +83,7 @@ final class Checkpoint {
     }
 
     /**
-     * ANNOUNCE and CLOSE.
+     * ANNOUNCE, CLOSE and the barrier of PAIRED.
      *
      * @return false: the checkpoint was given up, and the application runs on as if there had been none
      */
@@ -98,6 +98,9 @@ final class Checkpoint {
             close();
             closed = true;
             pairAtClosedGate();
+            // Nobody touches a connection before all have found that theirs can be saved.
+            phase = Phase.PAIRED;
+            link.exchange(epoch, phase, 0, Contribution.AGREED);
             timings.end("CLOSE");
             return true;
         } catch (Refusal e) {
@@ -218,7 +221,7 @@ final class Checkpoint {
     /**
      * This rank cannot go on: says so, and waits until the coordinator has told everybody.
      *
-     * @return whether everything must be made anew, because the gates of all had closed
+     * @return whether everything must be made anew, because the drain of some had begun
      */
     private boolean giveUp(final Phase phase, final String reason) throws IOException {
         library.say("checkpoint " + epoch + " cannot go on: " + reason);

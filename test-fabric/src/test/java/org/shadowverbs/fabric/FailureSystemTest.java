@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
@@ -191,6 +192,32 @@ final class FailureSystemTest {
 
     private static ProcessHandle rank(final Running program) {
         return program.descendants().getFirst();
+    }
+
+    /** One side of ibv_rc_pingpong under the preload, the other not: it cannot be saved, and ends as if nobody had tried. */
+    @Test
+    void aPeerOutsideTheJobIsRefusedWithoutHarm() throws Exception {
+        try (Job job = Distribution.start()) {
+            job.configure(Job.SLOW);
+            final int port = LocalPort.free();
+            final List<String> command = new ArrayList<>(
+                    List.of("ibv_rc_pingpong", "-c", "-n", "5000", "-p", Integer.toString(port)));
+            final Running outside = job.runNative("outside", command.toArray(new String[0]));
+            job.await("the server to listen", LocalPort.listens(port), outside);
+            command.add("127.0.0.1");
+            final Running inside = job.launch("inside", command.toArray(new String[0]));
+            job.awaitRanks(1, inside, outside);
+            job.await("traffic", () -> inside.processorSeconds() > 1, inside, outside);
+            for (int i = 0; i < 3; i++) {
+                final String problem = job.failed(job.startCheckpoint()).get("problem").asText();
+                assertTrue(problem.contains("the peer is outside the job"), problem);
+            }
+            job.set("exec_delay_us=0");
+            for (final Running program : List.of(inside, outside)) {
+                assertEquals(0, program.awaitEnd(COMMAND), program.errors());
+                assertEquals(1, program.lines("5000 iters in"), program.output() + program.errors());
+            }
+        }
     }
 
     private static void assertDied(final JsonNode result, final ProcessHandle rank) {

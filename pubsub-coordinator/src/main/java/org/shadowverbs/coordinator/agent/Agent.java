@@ -337,7 +337,7 @@ public final class Agent implements AutoCloseable {
                 rank.send(c);
             }
             case Answer a -> {
-                if (a.phase() == Phase.CLOSE.ordinal()) {
+                if (a.phase() == Phase.PAIRED.ordinal()) {
                     rank.state = MemberState.CLOSED;
                 }
                 final Map<String, byte[]> found = LinkedHashMap.newLinkedHashMap(rank.wanted.size());

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.client;
 
-/** The exchanges of a checkpoint, in order. Up to DETACH they lead to the image, from PUBLISHED on back to work. */
+/**
+ * The exchanges of a checkpoint, in order. Up to DETACH they lead to the image, from PUBLISHED on back to work. Until PAIRED is
+ * answered a rank may refuse, and nothing has happened to the application's connections.
+ */
 public enum Phase {
-    ANNOUNCE, CLOSE, DRAIN, DETACH, PUBLISHED, CONNECTED, RECEIVES_POSTED, REPLAYED;
+    ANNOUNCE, CLOSE, PAIRED, DRAIN, DETACH, PUBLISHED, CONNECTED, RECEIVES_POSTED, REPLAYED;
 
     private static final Phase[] VALUES = values();
 

@@ -87,6 +87,7 @@ final class CheckpointRun {
         try {
             exchange(Phase.ANNOUNCE);
             exchange(Phase.CLOSE);
+            exchange(Phase.PAIRED);
             drain();
             exchange(Phase.DETACH);
             detached();
@@ -245,7 +246,7 @@ final class CheckpointRun {
 
     /** No checkpoint comes of it: what was written is removed and the job runs on as before. */
     private void giveUp(final String why) {
-        final boolean reattach = job.gatesClosed();
+        final boolean reattach = job.drainBegun();
         job.nothingStopsFromHere();
         job.log().add("epoch " + epoch + " is given up: " + why);
         if (exchangesBegun) {

@@ -300,7 +300,7 @@ public final class Coordinator implements AutoCloseable {
         }
         log.add("epoch " + job.epoch() + " is given up: its coordinator was lost");
         try {
-            new Reattachment(job, job.phaseDeadline()).run("aborted", "the coordinator was lost", job.gatesClosed());
+            new Reattachment(job, job.phaseDeadline()).run("aborted", "the coordinator was lost", job.drainBegun());
         } catch (Stopped e) {
             log.add("after the coordinator was lost: " + e.getMessage());
         }

@@ -625,7 +625,7 @@ final class Job {
             if (phase.compareTo(Phase.DETACH) < 0 && (phase != Phase.DRAIN || unanimous)) {
                 stage = Phase.of(phase.ordinal() + 1).name(); // the ranks go on with it at once
             }
-            if (phase == Phase.CLOSE) {
+            if (phase == Phase.PAIRED) {
                 participants.forEach(r -> r.state = MemberState.CLOSED);
             }
             return x;
@@ -816,7 +816,7 @@ final class Job {
     }
 
     /** Whether some rank may have acted on its connections, or let go of them: then all must make theirs anew. */
-    boolean gatesClosed() {
+    boolean drainBegun() {
         return locked(() -> participants.stream().anyMatch(r -> r.state.compareTo(MemberState.CLOSED) >= 0));
     }
 

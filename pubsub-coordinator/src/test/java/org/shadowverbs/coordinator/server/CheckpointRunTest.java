@@ -161,6 +161,25 @@ class CheckpointRunTest {
     }
 
     @Test
+    void whoRefusesBeforeAllArePairedHarmsNobody() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final AtomicBoolean once = new AtomicBoolean(true);
+        b.before = (rank, phase, round) -> {
+            if (phase == Phase.PAIRED && once.getAndSet(false)) {
+                rank.link.fail(1, Phase.CLOSE, "QP 0x11: its peer is outside the job");
+            }
+        };
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertTrue(o.problem().endsWith("failed in CLOSE: QP 0x11: its peer is outside the job"), o.problem());
+        a.awaitOpen(1);
+        b.awaitOpen(1);
+        assertFalse(a.aborts.getFirst().reattach());
+        assertFalse(b.aborts.getFirst().reattach());
+    }
+
+    @Test
     void aDeadlineNamesRankPhaseAndWhatItWaitsFor() throws Exception {
         job.close();
         job = new TestJob(2);

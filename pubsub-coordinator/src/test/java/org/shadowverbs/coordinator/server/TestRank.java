@@ -88,6 +88,7 @@ final class TestRank implements AutoCloseable {
         try {
             exchange(r.epoch(), Phase.ANNOUNCE, 0, true);
             exchange(r.epoch(), Phase.CLOSE, 0, true);
+            exchange(r.epoch(), Phase.PAIRED, 0, true);
             int round = 0;
             while (!exchange(r.epoch(), Phase.DRAIN, round, round + 1 >= drainRounds).unanimous()) {
                 round++;
