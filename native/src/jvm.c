@@ -6,6 +6,7 @@
 #include "control.h"
 #include "futex.h"
 #include "say.h"
+#include "tcp.h"
 #include "thread.h"
 
 #include <dlfcn.h>
@@ -138,7 +139,7 @@ static void run_main(JNIEnv *env)
 static void *boot(void *unused)
 {
 	const char *home = getenv("SHADOWVERBS_HOME"), *library_path = getenv("SHADOWVERBS_JVM");
-	JavaVMOption options[MAX_OPTIONS];
+	JavaVMOption options[MAX_OPTIONS + 1];
 	JavaVMInitArgs args = { .version = JNI_VERSION_10, .options = options };
 	jint (*create)(JavaVM **, void **, void *);
 	char reason[4096 + 256];
@@ -153,6 +154,9 @@ static void *boot(void *unused)
 		start_failed(reason);
 		return NULL;
 	}
+	/* On an HCA nothing in there is hot for long; the second compiler, for the engine of ib2tcp, takes 2 MB. */
+	if (!sv_tcp_selected())
+		options[args.nOptions++] = (JavaVMOption){ .optionString = strdup("-XX:TieredStopAtLevel=1") };
 	library = dlopen(library_path, RTLD_NOW | RTLD_GLOBAL);
 	if (!library) {
 		start_failed(dlerror());

@@ -65,13 +65,13 @@ class CheckpointRunTest {
             assertEquals(Verdict.Outcome.RESUMED, rank.verdicts.getFirst().outcome());
             assertEquals(1, rank.verdicts.getFirst().epoch());
             assertEquals("hca", rank.verdicts.getFirst().backend());
-            assertEquals(11, rank.replies.size()); // ANNOUNCE CLOSE 4xDRAIN DETACH and four on the way back
-            assertEquals("a DRAIN 3", text(rank, 5, "state-a"));
-            assertEquals("b DRAIN 3", text(rank, 5, "state-b"));
-            assertEquals(Set.of("state-a", "state-b"), rank.replies.get(5).found().keySet());
-            assertFalse(rank.replies.get(4).unanimous());
-            assertTrue(rank.replies.get(5).unanimous());
-            assertEquals(3, rank.replies.get(5).ranks());
+            assertEquals(12, rank.replies.size()); // ANNOUNCE CLOSE PAIRED 4xDRAIN DETACH and four on the way back
+            assertEquals("a DRAIN 3", text(rank, 6, "state-a"));
+            assertEquals("b DRAIN 3", text(rank, 6, "state-b"));
+            assertEquals(Set.of("state-a", "state-b"), rank.replies.get(6).found().keySet());
+            assertFalse(rank.replies.get(5).unanimous());
+            assertTrue(rank.replies.get(6).unanimous());
+            assertEquals(3, rank.replies.get(6).ranks());
         }
         assertEquals(0, job.images.frozen.get());
         final Manifest m = ManifestFile.read(o.folder());
