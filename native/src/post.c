@@ -63,9 +63,12 @@ static SV_ALWAYS_INLINE int post_send_locked(struct sv_qp *qp, struct ibv_send_w
 			sv_unlog_send(qp, 1);
 	}
 	if (unlikely(err)) {
-		if (sv_names_target(qp))
+		if (likely(sv_is_datagram(qp)))
+			err = sv_post_datagram(qp, wr, &real, &one);
+		else if (sv_names_target(qp))
 			return sv_post_to_target(qp, wr, bad);
-		*bad = wr;
+		if (unlikely(err))
+			*bad = wr;
 	}
 	return err;
 }

@@ -11,6 +11,7 @@
 #define SV_TARGET_H
 
 #include "build.h"
+#include "idmap.h"
 #include "xrc.h"
 
 static inline bool sv_is_datagram(const struct sv_qp *qp)
@@ -22,6 +23,46 @@ static inline bool sv_is_datagram(const struct sv_qp *qp)
 static inline bool sv_names_target(const struct sv_qp *qp)
 {
 	return qp->v.qp_type >= IBV_QPT_UD;
+}
+
+/* Where a logged datagram goes. */
+static SV_ALWAYS_INLINE void sv_aim_datagram(uint64_t vah, uint32_t qp_num, uint32_t qkey, struct ibv_send_wr *real)
+{
+	const struct sv_ah *ah = sv_ah_of((struct ibv_ah *)(uintptr_t)vah);
+	uint64_t found;
+
+	if (sv_idmap_find(ah->map, qp_num, &found)) {
+		real->wr.ud.ah = ah->reals[found >> 32];
+		real->wr.ud.remote_qpn = (uint32_t)found;
+	} else {
+		real->wr.ud.ah = ah->real;
+		/* The multicast number stands for no QP. */
+		real->wr.ud.remote_qpn = qp_num == 0xffffff ? qp_num : qp_num ^ sv_masks.qp_num;
+	}
+	real->wr.ud.remote_qkey = qkey;
+}
+
+/* Posts one datagram; `real`, and `sges` for its SGEs, are room to build it in. The send queue's lock is held. */
+static SV_ALWAYS_INLINE int sv_post_datagram(struct sv_qp *qp, const struct ibv_send_wr *wr, struct ibv_send_wr *real,
+					     struct ibv_sge *sges)
+{
+	uint32_t qkey = wr->wr.ud.remote_qkey;
+	struct sv_request_fields fields;
+	struct ibv_send_wr *bad;
+	int err;
+
+	if (unlikely((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !sv_ours(wr->wr.ud.ah)))
+		return EINVAL;
+	err = sv_log_send_within(qp, wr, &fields, qp->targeted);
+	if (unlikely(err))
+		return err;
+	sv_send_slot(qp, fields.slot)->compare_add = qkey;
+	sv_build_send(qp, &fields, real, sges);
+	sv_aim_datagram(fields.remote_addr, fields.rkey, qkey, real);
+	err = sv_context_of(qp->v.context)->post_send(qp->sq.real, real, &bad);
+	if (unlikely(err))
+		sv_unlog_send(qp, 1);
+	return err;
 }
 
 /* Posts a list; the send queue's lock is held. */
