@@ -19,14 +19,14 @@ pthread_mutex_t sv_arena_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct region {
 	uint32_t used;			/* slots ever handed out */
-	size_t ready;			/* bytes that may be touched */
+	size_t ready;			/* bytes that may be touched, from the region's very beginning on */
 	uint32_t first, last;		/* freed slots, oldest first */
 	uint32_t *next;			/* of each slot: SLOT_LIVE, or the next freed one */
 } regions[SV_KIND_COUNT];
 
 static char *region_base(enum sv_kind kind)
 {
-	return (char *)sv_arena_base + ((uintptr_t)kind << SV_REGION_SHIFT);
+	return (char *)sv_region_base(kind);
 }
 
 /* Address space only: it is made readable in steps as it fills. */
@@ -42,15 +42,17 @@ static int reserve(void)
 	return 0;
 }
 
-/* The region's first `end` bytes. */
-static bool make_ready(enum sv_kind kind, size_t end)
+/* The first `size` bytes of a region's slots. */
+static bool make_ready(enum sv_kind kind, size_t size)
 {
 	struct region *region = &regions[kind];
+	size_t end = kind * (size_t)SV_REGION_STAGGER + size;
+	char *begin = (char *)sv_arena_base + ((uintptr_t)kind << SV_REGION_SHIFT);
 
 	if (end > (uintptr_t)1 << SV_REGION_SHIFT)
 		return false;
 	while (region->ready < end) {
-		if (mprotect(region_base(kind) + region->ready, GROWTH, PROT_READ | PROT_WRITE))
+		if (mprotect(begin + region->ready, GROWTH, PROT_READ | PROT_WRITE))
 			return false;
 		region->ready += GROWTH;
 	}

@@ -317,7 +317,7 @@ _Static_assert(sizeof(struct sv_qp) / 128 % 2 == 1, "an odd number of pairs, so 
 
 static inline struct sv_qp *sv_qp_at(uint32_t index)
 {
-	return (struct sv_qp *)(sv_arena_base + ((uintptr_t)SV_KIND_QP << SV_REGION_SHIFT)) + index;
+	return (struct sv_qp *)sv_region_base(SV_KIND_QP) + index;
 }
 
 static inline uint32_t sv_qp_index(const struct sv_qp *qp)
@@ -327,7 +327,7 @@ static inline uint32_t sv_qp_index(const struct sv_qp *qp)
 
 static inline struct sv_srq *sv_srq_at(uint32_t index)
 {
-	return (struct sv_srq *)(sv_arena_base + ((uintptr_t)SV_KIND_SRQ << SV_REGION_SHIFT)) + index;
+	return (struct sv_srq *)sv_region_base(SV_KIND_SRQ) + index;
 }
 
 /* context.c */

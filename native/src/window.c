@@ -125,12 +125,12 @@ static void drop_change(struct sv_mw *mw, const struct sv_qp *qp, uint64_t posit
 /* In an entry of a change: sge.length is the index of the window, sge.lkey that of the region; from 1, 0 is none. */
 static struct sv_mw *mw_at(uint32_t index)
 {
-	return (struct sv_mw *)(sv_arena_base + ((uintptr_t)SV_KIND_MW << SV_REGION_SHIFT)) + (index - 1);
+	return (struct sv_mw *)sv_region_base(SV_KIND_MW) + (index - 1);
 }
 
 static struct sv_mr *mr_at(uint32_t index)
 {
-	return (struct sv_mr *)(sv_arena_base + ((uintptr_t)SV_KIND_MR << SV_REGION_SHIFT)) + (index - 1);
+	return (struct sv_mr *)sv_region_base(SV_KIND_MR) + (index - 1);
 }
 
 static int log_change(struct sv_qp *qp, struct sv_mw *mw, const struct sv_binding *to, uint32_t opcode, uint64_t wr_id,
