@@ -240,6 +240,17 @@ static SV_ALWAYS_INLINE void sv_build_send(const struct sv_qp *qp, const struct 
 		sv_translate_send(qp, sv_context_of(qp->v.context), fields, real, sges);
 }
 
+/* Posts one request that is logged and built; one that the real queue refuses is taken off the log again. */
+static SV_ALWAYS_INLINE int sv_post_built(struct sv_qp *qp, struct ibv_send_wr *real)
+{
+	struct ibv_send_wr *bad;
+	int err = sv_context_of(qp->v.context)->post_send(qp->sq.real, real, &bad);
+
+	if (unlikely(err))
+		sv_unlog_send(qp, 1);
+	return err;
+}
+
 /* ---- Receives --------------------------------------------------------------------------------------------------- */
 
 static SV_ALWAYS_INLINE int sv_log_recv(struct sv_qp *qp, const struct ibv_recv_wr *wr)

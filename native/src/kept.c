@@ -44,39 +44,53 @@ void sv_kept_remove(struct sv_cq *cq, uint32_t count)
 	free_if_empty(cq);
 }
 
-static void purge(struct sv_cq *cq, const struct sv_qp *qp, bool only_held)
-{
-	uint32_t to = cq->head;
-
-	for (uint32_t from = cq->head; from != cq->tail; from++) {
-		const struct sv_completion *completion = &cq->kept[from];
-
-		if (completion->qp != sv_qp_index(qp) || (only_held && !completion->held))
-			cq->kept[to++] = *completion;
-		else if (completion->queue == SV_QUEUE_SHARED && !only_held)
-			sv_shared_return(sv_srq_at(completion->srq), completion->position);
-	}
-	cq->tail = to;
-	free_if_empty(cq);
-}
-
-void sv_kept_purge_srq(struct sv_cq *cq, const struct sv_srq *srq)
+/* Removes those that `goes` says of owner. */
+static void purge(struct sv_cq *cq, const void *owner, bool (*goes)(const struct sv_completion *completion, const void *owner))
 {
 	uint32_t to = cq->head;
 
 	for (uint32_t from = cq->head; from != cq->tail; from++)
-		if (cq->kept[from].queue != SV_QUEUE_SHARED || cq->kept[from].srq != SV_ID_INDEX(srq->id))
+		if (!goes(&cq->kept[from], owner))
 			cq->kept[to++] = cq->kept[from];
 	cq->tail = to;
 	free_if_empty(cq);
 }
 
+static bool goes_with_srq(const struct sv_completion *completion, const void *srq)
+{
+	return completion->queue == SV_QUEUE_SHARED && completion->srq == SV_ID_INDEX(((const struct sv_srq *)srq)->id);
+}
+
+static bool is_of_qp(const struct sv_completion *completion, const void *qp)
+{
+	return completion->qp == sv_qp_index(qp);
+}
+
+static bool goes_with_qp(const struct sv_completion *completion, const void *qp)
+{
+	if (!is_of_qp(completion, qp))
+		return false;
+	if (completion->queue == SV_QUEUE_SHARED)
+		sv_shared_return(sv_srq_at(completion->srq), completion->position);
+	return true;
+}
+
+static bool is_held_of_qp(const struct sv_completion *completion, const void *qp)
+{
+	return completion->held && is_of_qp(completion, qp);
+}
+
+void sv_kept_purge_srq(struct sv_cq *cq, const struct sv_srq *srq)
+{
+	purge(cq, srq, goes_with_srq);
+}
+
 void sv_kept_purge(struct sv_cq *cq, const struct sv_qp *qp)
 {
-	purge(cq, qp, false);
+	purge(cq, qp, goes_with_qp);
 }
 
 void sv_kept_purge_held(struct sv_cq *cq, const struct sv_qp *qp)
 {
-	purge(cq, qp, true);
+	purge(cq, qp, is_held_of_qp);
 }

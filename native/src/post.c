@@ -49,7 +49,7 @@ static SV_NOINLINE int send_chain(struct sv_qp *qp, struct ibv_send_wr *wr, stru
 static SV_ALWAYS_INLINE int post_send_locked(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct sv_request_fields fields;
-	struct ibv_send_wr real, *real_bad;
+	struct ibv_send_wr real;
 	struct ibv_sge one;
 	int err;
 
@@ -58,9 +58,7 @@ static SV_ALWAYS_INLINE int post_send_locked(struct sv_qp *qp, struct ibv_send_w
 	err = sv_log_send(qp, wr, &fields);
 	if (likely(!err)) {
 		sv_build_send(qp, &fields, &real, &one);
-		err = sv_context_of(qp->v.context)->post_send(qp->sq.real, &real, &real_bad);
-		if (unlikely(err))
-			sv_unlog_send(qp, 1);
+		err = sv_post_built(qp, &real);
 	}
 	if (unlikely(err)) {
 		if (likely(sv_is_datagram(qp)))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "target.h"
-#include "idmap.h"
 #include "tcp.h"
 
 void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
@@ -15,7 +14,7 @@ void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
 
 static int post_to_srq(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_sge *sges)
 {
-	struct ibv_send_wr real, *bad;
+	struct ibv_send_wr real;
 	struct sv_request_fields fields;
 	int err;
 
@@ -27,10 +26,7 @@ static int post_to_srq(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_sge 
 	sv_build_send(qp, &fields, &real, sges);
 	sv_log_srq(sv_send_slot(qp, fields.slot), wr->qp_type.xrc.remote_srqn);
 	real.qp_type.xrc.remote_srqn = sv_srq_number_real(qp, wr->qp_type.xrc.remote_srqn);
-	err = sv_context_of(qp->v.context)->post_send(qp->sq.real, &real, &bad);
-	if (err)
-		sv_unlog_send(qp, 1);
-	return err;
+	return sv_post_built(qp, &real);
 }
 
 int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)

@@ -48,7 +48,6 @@ static SV_ALWAYS_INLINE int sv_post_datagram(struct sv_qp *qp, const struct ibv_
 {
 	uint32_t qkey = wr->wr.ud.remote_qkey;
 	struct sv_request_fields fields;
-	struct ibv_send_wr *bad;
 	int err;
 
 	if (unlikely((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !sv_ours(wr->wr.ud.ah)))
@@ -59,10 +58,7 @@ static SV_ALWAYS_INLINE int sv_post_datagram(struct sv_qp *qp, const struct ibv_
 	sv_send_slot(qp, fields.slot)->compare_add = qkey;
 	sv_build_send(qp, &fields, real, sges);
 	sv_aim_datagram(fields.remote_addr, fields.rkey, qkey, real);
-	err = sv_context_of(qp->v.context)->post_send(qp->sq.real, real, &bad);
-	if (unlikely(err))
-		sv_unlog_send(qp, 1);
-	return err;
+	return sv_post_built(qp, real);
 }
 
 /* Posts a list; the send queue's lock is held. */

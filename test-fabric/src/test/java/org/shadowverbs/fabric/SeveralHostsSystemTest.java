@@ -56,9 +56,7 @@ final class SeveralHostsSystemTest {
             hosts.awaitRanks(RANKS, restarts);
             assertEquals(List.of("node1", "node1", "node1", "node1"), places());
             work(restarts);
-            Files.createFile(stop);
-            restarts.getFirst().succeed(ENDING);
-            Selfcheck.verify(programs.getFirst());
+            finish(restarts, programs.getFirst());
         }
     }
 
@@ -74,11 +72,7 @@ final class SeveralHostsSystemTest {
             final List<String> places = places();
             assertEquals(2, places.stream().filter(TwoHosts.name(1)::equals).count(), places.toString());
             work(restarts);
-            Files.createFile(stop);
-            for (final Running restart : restarts) {
-                restart.succeed(ENDING);
-            }
-            Selfcheck.verify(programs.getFirst());
+            finish(restarts, programs.getFirst());
         }
     }
 
@@ -132,11 +126,7 @@ final class SeveralHostsSystemTest {
             final List<Running> restarts = begin(List.of(), List.of()); // at the same coordinator
             hosts.awaitRanks(RANKS, restarts);
             work(restarts);
-            Files.createFile(stop);
-            for (final Running restart : restarts) {
-                restart.succeed(ENDING);
-            }
-            Selfcheck.verify(programs.getFirst());
+            finish(restarts, programs.getFirst());
         }
     }
 
@@ -165,12 +155,17 @@ final class SeveralHostsSystemTest {
             assertEquals(List.of(Path.of(before).getFileName().toString(), "latest"), checkpoints());
             final String after = hosts.checkpoint(); // of those that have an agent
             assertNotEquals(before, after);
-            Files.createFile(stop);
-            for (final Running survivor : survivors) {
-                survivor.succeed(ENDING);
-            }
-            Selfcheck.verify(survivors.getFirst());
+            finish(survivors, survivors.getFirst());
         }
+    }
+
+    /** Tells the ranks to end, and looks at what they report. */
+    private void finish(final List<Running> running, final Running reporting) throws Exception {
+        Files.createFile(stop);
+        for (final Running each : running) {
+            each.succeed(ENDING);
+        }
+        Selfcheck.verify(reporting);
     }
 
     private List<String> checkpoints() throws IOException {

@@ -25,9 +25,20 @@ final class RestartGathering {
     private final String checksum;
     private final int hosts;
     private final Map<Outbox, RestartJoin> joined = new LinkedHashMap<>();
-    private final Set<String> arrived = new HashSet<>();
+    private final Set<Process> arrived = new HashSet<>();
     private boolean dealt;
     private String problem;
+
+    /** One that restarts: it first joins, and then says hello as the agent of what it has restored. */
+    private record Process(String host, long pid) {
+        static Process of(final RestartJoin join) {
+            return new Process(join.host(), join.pid());
+        }
+
+        static Process of(final AgentHello hello) {
+            return new Process(hello.host(), hello.pid());
+        }
+    }
 
     RestartGathering(final RestartJoin first) {
         checkpoint = first.checkpoint();
@@ -74,16 +85,15 @@ final class RestartGathering {
 
     /** An agent with restored members, ready to bring them to life. */
     synchronized void arrived(final AgentHello hello) {
-        arrived.add(hello.host() + " " + hello.pid());
+        arrived.add(Process.of(hello));
     }
 
     synchronized boolean haveAllArrived() {
-        return dealt && joined.values().stream().allMatch(j -> arrived.contains(j.host() + " " + j.pid()));
+        return dealt && joined.values().stream().map(Process::of).allMatch(arrived::contains);
     }
 
     synchronized boolean expects(final AgentHello hello) {
-        return dealt && problem == null
-                && joined.values().stream().anyMatch(j -> j.host().equals(hello.host()) && j.pid() == hello.pid());
+        return dealt && problem == null && joined.values().stream().map(Process::of).anyMatch(Process.of(hello)::equals);
     }
 
     /** That host's connection has ended. Before the shares are dealt out another may come in its place. */
@@ -120,8 +130,8 @@ final class RestartGathering {
             return "of the " + hosts + " hosts that are to restart " + checkpoint + " only " + names()
                     + (joined.size() == 1 ? " has come" : " have come");
         }
-        return String.join(", ", joined.values().stream().filter(j -> !arrived.contains(j.host() + " " + j.pid()))
-                .map(j -> "host " + j.host()).toList()) + " did not verify its images";
+        return String.join(", ", joined.values().stream().map(Process::of).filter(p -> !arrived.contains(p))
+                .map(p -> "host " + p.host()).toList()) + " did not verify its images";
     }
 
     private String names() {
