@@ -132,6 +132,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	ctx->null_mode = ctx->seg_settings.null_mode;
 	pthread_mutex_init(&ctx->lock, NULL);
 	pthread_mutex_init(&ctx->key_lock, NULL);
+	pthread_mutex_init(&ctx->handle_lock, NULL);
 	pthread_mutex_init(&ctx->engine_lock, NULL);
 	pthread_mutex_init(&ctx->stall_lock, NULL);
 	pthread_rwlock_init(&ctx->peers_lock, NULL);

@@ -158,6 +158,19 @@ static bool is_srq_event(enum ibv_event_type type)
 	return type == IBV_EVENT_SRQ_LIMIT_REACHED || type == IBV_EVENT_SRQ_ERR;
 }
 
+/* To each handle of a QP. */
+static void add_to_handles(struct hca_context *ctx, enum ibv_event_type type, struct hca_qp *qp)
+{
+	struct hca_qp *handle;
+
+	pthread_mutex_lock(&ctx->handle_lock);
+	if (!qp->closed)
+		list_add(ctx->async, type, qp);
+	for (handle = qp->handles; handle; handle = handle->next_handle)
+		list_add(ctx->async, type, handle);
+	pthread_mutex_unlock(&ctx->handle_lock);
+}
+
 void event_async(struct hca_context *ctx, enum ibv_event_type type, uint32_t index, uint32_t gen)
 {
 	void *object = NULL;
@@ -171,9 +184,9 @@ void event_async(struct hca_context *ctx, enum ibv_event_type type, uint32_t ind
 	} else if (is_qp_event(type)) {
 		struct hca_qp *qp = qp_at(ctx, index);
 
-		if (!qp || qp->gen != gen)
-			return;
-		object = qp;
+		if (qp && qp->gen == gen)
+			add_to_handles(ctx, type, qp);
+		return;
 	} else if (is_srq_event(type)) {
 		struct hca_srq *srq = srq_at(ctx, index);
 

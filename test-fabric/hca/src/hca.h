@@ -106,6 +106,7 @@ struct hca_context {
 	struct hca_xrcd *xrcds;
 	uint32_t xrcd_numbers;
 	pthread_mutex_t key_lock;	/* changes of the key table; a leaf */
+	pthread_mutex_t handle_lock;	/* further handles of QPs; of locks only those of event lists are taken under it */
 	struct {
 		uint64_t next;
 		uint64_t free[48];	/* by log2 of the size, chained through the first word */
@@ -308,7 +309,8 @@ struct hca_qp {
 
 	struct hca_xrcd *xrcd;		/* of an XRC receive QP */
 	struct hca_qp *real;		/* a handle that ibv_open_qp made of this QP */
-	uint32_t opens;			/* such handles; the QP lives as long as one of them */
+	struct hca_qp *handles;		/* such handles, chained by next_handle; the QP lives as long as one of them */
+	struct hca_qp *next_handle;
 	bool closed;			/* its own handle is gone */
 	uint32_t groups;		/* multicast groups that it listens to */
 

@@ -352,6 +352,31 @@ static void qp_tear_down(struct hca_qp *qp)
 	object_free(qp, sizeof(*qp));
 }
 
+/* Takes a handle from its QP, which gets no event by it any more; true for the last one. ctx->lock held. */
+static bool handle_close(struct hca_context *ctx, struct hca_qp *qp)
+{
+	struct hca_qp *real = qp_real(qp), **link;
+	bool last;
+
+	pthread_mutex_lock(&ctx->handle_lock);
+	if (qp->real) {
+		for (link = &real->handles; *link != qp; link = &(*link)->next_handle)
+			;
+		*link = qp->next_handle;
+	} else {
+		qp->closed = true;
+	}
+	last = real->closed && !real->handles;
+	pthread_mutex_unlock(&ctx->handle_lock);
+	if (qp->real)
+		ctx->qps--;
+	if (qp->xrcd && (qp->real || !last)) {
+		qp->xrcd->users--;
+		qp->xrcd = NULL;
+	}
+	return last;
+}
+
 int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct hca_qp *qp = to_qp(ibqp, "ibv_destroy_qp");
@@ -364,17 +389,11 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 		pthread_mutex_unlock(&ctx->lock);
 		return hca_errno(EBUSY);
 	}
-	if (qp->real) {
-		real->opens--;
-		qp->xrcd->users--;
-		ctx->qps--;
-	} else {
-		qp->closed = true;
-	}
-	last = real->closed && !real->opens;
+	last = handle_close(ctx, qp);
 	pthread_mutex_unlock(&ctx->lock);
 
 	if (qp->real) {
+		await_acknowledgements(qp);
 		object_free(qp, sizeof(*qp));
 	} else if (!last) {
 		/* The QP lives on behind its other handles, this one is not valid any more. */

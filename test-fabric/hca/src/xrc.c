@@ -102,7 +102,6 @@ struct ibv_qp *xrc_open_qp(struct ibv_context *context, struct ibv_qp_open_attr 
 			real = qp;
 	}
 	if (real) {
-		real->opens++;
 		xrcd->users++;
 		handle->real = real;
 		handle->xrcd = xrcd;
@@ -111,13 +110,17 @@ struct ibv_qp *xrc_open_qp(struct ibv_context *context, struct ibv_qp_open_attr 
 			handle->qp.qp_context = attr->qp_context;
 		handle->qp.qp_num = real->qp.qp_num;
 		handle->qp.qp_type = IBV_QPT_XRC_RECV;
-		handle->qp.state = seg_load(&real->shm->state);
+		handle->qp.state = IBV_QPS_UNKNOWN;
 		handle->qp.handle = ctx->handles++;
 		handle->shm = real->shm;
 		pthread_mutex_init(&handle->qp.mutex, NULL);
 		pthread_cond_init(&handle->qp.cond, NULL);
 		ctx->qps++;
 		handle->magic = OBJECT_MAGIC(MAGIC_QP, handle);
+		pthread_mutex_lock(&ctx->handle_lock);
+		handle->next_handle = real->handles;
+		real->handles = handle;
+		pthread_mutex_unlock(&ctx->handle_lock);
 	}
 	pthread_mutex_unlock(&ctx->lock);
 	if (!real) {

@@ -236,14 +236,15 @@ static void domains_of_files(void)
 	close(fd);
 }
 
+static const struct ibv_qp_open_attr opening = {
+	.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE | IBV_QP_OPEN_ATTR_CONTEXT,
+	.qp_type = IBV_QPT_XRC_RECV,
+};
+
 /* The QP lives as long as one of its handles. */
 static void opened_again(void)
 {
-	struct ibv_qp_open_attr attr = {
-		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
-			     IBV_QP_OPEN_ATTR_CONTEXT,
-		.qp_type = IBV_QPT_XRC_RECV, .qp_context = &attr,
-	};
+	struct ibv_qp_open_attr attr = opening;
 	struct ibv_qp *recv, *again, *send;
 	struct ibv_srq *srq;
 	uint32_t number;
@@ -252,6 +253,7 @@ static void opened_again(void)
 	srq = create_srq(xrcd, b.recv_cq, &number);
 	recv = create_recv_qp(xrcd);
 	attr.qp_num = recv->qp_num ^ 1;
+	attr.qp_context = &attr;
 	attr.xrcd = xrcd;
 	CHECK(!ibv_open_qp(b.ctx, &attr));
 	CHECK_EQ(errno, EINVAL);
@@ -260,6 +262,7 @@ static void opened_again(void)
 	CHECK(again && again != recv);
 	CHECK_EQ(again->qp_num, recv->qp_num);
 	CHECK(again->qp_context == &attr);
+	CHECK_EQ(again->state, IBV_QPS_UNKNOWN);
 	send = connect_to(again);
 	CHECK_EQ(qp_state(recv), IBV_QPS_RTS);
 	CHECK_EQ(ibv_destroy_qp(recv), 0);
@@ -272,6 +275,51 @@ static void opened_again(void)
 	CHECK_EQ(ibv_destroy_qp(send), 0);
 	CHECK_EQ(ibv_destroy_srq(srq), 0);
 	close_both();
+}
+
+/* Each handle gets the events of the QP; a domain's handle is free when those of QPs that came through it are gone. */
+static void events_of_handles(void)
+{
+	char path[] = "/tmp/sv-hca-xrcd-XXXXXX";
+	struct ibv_qp_open_attr attr = opening;
+	struct ibv_async_event event;
+	struct ibv_xrcd *first, *second;
+	struct ibv_qp *recv, *handles[2], *send;
+	int fd = mkstemp(path), seen = 0;
+
+	CHECK(fd >= 0);
+	open_both();
+	first = open_domain(fd, O_CREAT);
+	second = open_domain(fd, O_CREAT);
+	recv = create_recv_qp(first);
+	attr.qp_num = recv->qp_num;
+	attr.xrcd = second;
+	for (int i = 0; i < 2; i++) {
+		handles[i] = ibv_open_qp(b.ctx, &attr);
+		CHECK(handles[i]);
+	}
+	send = connect_to(recv);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	CHECK_EQ(ibv_close_xrcd(first), 0);
+	/* There is no such SRQ. */
+	CHECK_EQ(request(send, 1, IBV_WR_SEND, 1, 4), 0);
+	expect(a.send_cq, 1, IBV_WC_REM_INV_REQ_ERR);
+	for (int i = 0; i < 2; i++) {
+		event = await_async(&b, IBV_EVENT_QP_REQ_ERR);
+		CHECK(event.element.qp == handles[0] || event.element.qp == handles[1]);
+		seen |= event.element.qp == handles[0] ? 1 : 2;
+	}
+	CHECK_EQ(seen, 3);
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(ibv_close_xrcd(second), EBUSY);
+		CHECK_EQ(qp_state(handles[i]), IBV_QPS_ERR);
+		CHECK_EQ(ibv_destroy_qp(handles[i]), 0);
+	}
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_close_xrcd(second), 0);
+	close_both();
+	CHECK_EQ(unlink(path), 0);
+	close(fd);
 }
 
 static void refused(void)
@@ -304,6 +352,7 @@ int main(void)
 	RUN(another_domain);
 	RUN(domains_of_files);
 	RUN(opened_again);
+	RUN(events_of_handles);
 	RUN(refused);
 	return 0;
 }
