@@ -79,6 +79,7 @@ enum sv_op {
 	SV_OP_DETACH_MCAST,		/* qp, const union ibv_gid *, lid */
 	SV_OP_OPEN_XRCD,		/* context, struct ibv_xrcd_init_attr * -> xrcd */
 	SV_OP_CLOSE_XRCD,		/* xrcd */
+	SV_OP_OPEN_QP,			/* context, struct ibv_qp_open_attr * -> qp */
 	SV_OP_FROM_KERNEL,		/* struct ibv_ah_attr *: as the kernel's connection manager made it, real to virtual */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
 	SV_OP_COUNT
@@ -286,6 +287,12 @@ struct sv_qp_spec {
 	uint32_t vqp_num;
 	uint32_t extended;			/* 1: ibv_qp_to_qp_ex works on it */
 	uint64_t send_ops_flags;		/* of an extended QP */
+	/*
+	 * Virtual; of ibv_open_qp: the receive QP that this is another handle of, or NULL. Each handle is bound to a real one
+	 * of its own. ibv_destroy_qp of one is no end of the QP while there are others: its own handle is then not freed before
+	 * the last is, for what is known of the QP is there.
+	 */
+	struct ibv_qp *opened;
 };
 /* vpd: NULL of an XRC receive QP */
 struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd);
@@ -325,6 +332,7 @@ int sv_real_close_xrcd(struct ibv_xrcd *real);
 struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr);
 int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number);
 struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr);
+struct ibv_qp *sv_real_open_qp(struct ibv_context *real, struct ibv_qp_open_attr *attr);
 
 /* ---- Drain [gate closed] ------------------------------------------------------------------------------------ */
 

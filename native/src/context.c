@@ -93,6 +93,7 @@ const struct verbs_context sv_verbs_template = {
 	.get_srq_num = sv_get_srq_num,
 	.open_xrcd = sv_open_xrcd,
 	.close_xrcd = sv_close_xrcd,
+	.open_qp = sv_open_qp,
 	.ABI_placeholder1 = (void (*)(void))refuse_ibv_create_flow,
 	.ABI_placeholder2 = (void (*)(void))refuse_ibv_destroy_flow,
 	.sz = sizeof(struct verbs_context),

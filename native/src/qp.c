@@ -163,12 +163,20 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	err = alloc_queues(qp);
 	if (!err && spec->extended)
 		err = sv_stage_open(qp);
+	if (!err && spec->opened && !sv_xrc_hold(sv_qp_of(spec->opened)))
+		err = EINVAL;
 	if (err) {
 		free_queues(qp);
 		return err;
 	}
-	if (spec->xrcd)
-		qp->xrc->xrcd = sv_xrcd_of(spec->xrcd);
+	if (spec->opened) {
+		/* As libibverbs has it, until a query or a modify. */
+		vqp->state = IBV_QPS_UNKNOWN;
+		qp->xrc->opened = sv_qp_of(spec->opened);
+	} else if (spec->xrcd) {
+		qp->xrc->domain = sv_xrcd_of(spec->xrcd)->domain;
+		qp->xrc->handles = 1;
+	}
 	qp->opened = 1;
 	count_on_cqs(qp, 1);
 	return 0;
@@ -188,6 +196,8 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 	qp->send_error = qp->recv_error = 0;
 	qp->recv_held = 0;
 	sv_store_release(&qp->last_receive, 0);
+	if (sv_qp_behind(qp) != qp)
+		return 0;
 	return qp->srq || sv_is_xrc_receiver(qp) ? sv_qp_numbers_add(qp, real->qp_num) : 0;
 }
 
@@ -283,7 +293,7 @@ void sv_qp_free(struct ibv_qp *vqp)
 		qp->free_asked = 1;
 		return;
 	}
-	if (qp->opened)
+	if (qp->opened && sv_qp_behind(qp) == qp)
 		sv_qp_empty(qp, NULL);
 	end_qp(qp);
 }
@@ -292,16 +302,17 @@ void sv_qp_free(struct ibv_qp *vqp)
 
 /*
  * A QP that is about to lose its completions takes receives of its SRQ with it, and their slots must come back: so it
- * stops receiving, and its completions are looked through while the real QP is still there. In change_qp.
+ * stops receiving, and its completions are looked through while the real QP is still there, by one of its handles. In
+ * change_qp.
  */
-static void collect_shared(struct sv_qp *qp, struct sv_thread *self)
+static void collect_shared(struct sv_qp *qp, struct ibv_qp *real, struct sv_thread *self)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
-	if (!qp->rq.real || qp->v.state == IBV_QPS_RESET)
+	if (!real || qp->v.state == IBV_QPS_RESET)
 		return;
 	if (qp->v.state != IBV_QPS_ERR)
-		SV_REAL(ibv_modify_qp)(qp->rq.real, &attr, IBV_QP_STATE);
+		SV_REAL(ibv_modify_qp)(real, &attr, IBV_QP_STATE);
 	if (sv_is_xrc_receiver(qp)) {
 		sv_xrc_collect(qp, self);
 	} else {
@@ -342,9 +353,10 @@ static void empty_locked(struct sv_qp *qp, struct sv_thread *self)
  * queues and of their completion queues, which another thread may be polling. Were the driver's threads to take these
  * locks, they would lose their bias.
  */
-static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, bool ends, unsigned count,
+static int change_qp(enum sv_op op, const char *verb, struct sv_qp *handle, bool ends, unsigned count,
 		     const uint64_t *args)
 {
+	struct sv_qp *qp = sv_qp_behind(handle);
 	struct sv_thread *self;
 	int err = sv_driver_start(verb);
 
@@ -352,7 +364,7 @@ static int change_qp(enum sv_op op, const char *verb, struct sv_qp *qp, bool end
 		return err;
 	self = sv_gate_enter(verb);
 	if (ends && (qp->srq || sv_is_xrc_receiver(qp)))
-		collect_shared(qp, self);
+		collect_shared(qp, handle->rq.real, self);
 	sv_thread_holds_nothing(self);
 	qp->in_verb = 1;
 	err = sv_mailbox_call(op, verb, NULL, count, args, -1);
@@ -400,11 +412,48 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct i
 int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	const uint64_t args[] = { SV_POINTER(qp), SV_POINTER(attr), SV_ARG((int64_t)mask) };
+	int err;
 
 	if (!sv_ours(qp))
 		return SV_REAL(ibv_modify_qp)(qp, attr, mask);
-	return change_qp(SV_OP_MODIFY_QP, "ibv_modify_qp", sv_qp_of(qp),
-			 (mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET, 3, args);
+	err = change_qp(SV_OP_MODIFY_QP, "ibv_modify_qp", sv_qp_of(qp),
+			(mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET, 3, args);
+	/* That of the QP itself has been noted, see sv_qp_state. */
+	if (!err && (mask & IBV_QP_STATE) && sv_qp_behind(sv_qp_of(qp)) != sv_qp_of(qp))
+		qp->state = attr->qp_state;
+	return err;
+}
+
+/* One of several handles, the QP lives on. */
+static int let_go(struct sv_qp *handle)
+{
+	struct sv_context *context = sv_context_of(handle->v.context);
+	bool own = sv_qp_behind(handle) == handle;
+	int err = SV_CONTROL(SV_OP_DESTROY_QP, "ibv_destroy_qp", NULL, SV_POINTER(&handle->v));
+
+	/* The others have been freed. */
+	if (!err && own)
+		sv_async_forget(context, &handle->v);
+	return err;
+}
+
+/* Taken before the gate: of the handles of one QP the driver ends that last which is counted as the last. */
+static pthread_mutex_t receivers_ending = PTHREAD_MUTEX_INITIALIZER;
+
+static int destroy_receiver(struct sv_qp *handle, const uint64_t *args)
+{
+	struct sv_qp *qp = sv_qp_behind(handle);
+	int err;
+
+	pthread_mutex_lock(&receivers_ending);
+	if (sv_xrc_let_go(qp))
+		err = change_qp(SV_OP_DESTROY_QP, "ibv_destroy_qp", handle, true, 1, args);
+	else
+		err = let_go(handle);
+	if (err)
+		sv_xrc_take_back(qp);
+	pthread_mutex_unlock(&receivers_ending);
+	return err;
 }
 
 int ibv_destroy_qp(struct ibv_qp *vqp)
@@ -421,7 +470,10 @@ int ibv_destroy_qp(struct ibv_qp *vqp)
 	pthread_mutex_lock(&context->events.mutex);
 	pthread_mutex_unlock(&context->events.mutex);
 	sv_await_acks("ibv_destroy_qp", &vqp->mutex, &vqp->cond, &vqp->events_completed, &qp->events_reported);
-	err = change_qp(SV_OP_DESTROY_QP, "ibv_destroy_qp", qp, true, 1, args);
+	if (sv_is_xrc_receiver(qp))
+		err = destroy_receiver(qp, args);
+	else
+		err = change_qp(SV_OP_DESTROY_QP, "ibv_destroy_qp", qp, true, 1, args);
 	if (err)
 		sv_store_release(&qp->ending, 0);
 	return err;

@@ -116,6 +116,11 @@ struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init
 	return ibv_create_qp_ex(real, attr);
 }
 
+struct ibv_qp *sv_real_open_qp(struct ibv_context *real, struct ibv_qp_open_attr *attr)
+{
+	return ibv_open_qp(real, attr);
+}
+
 struct ibv_mr *sv_real_alloc_null_mr(struct ibv_pd *real)
 {
 	return ibv_alloc_null_mr(real);

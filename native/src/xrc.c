@@ -65,7 +65,7 @@ static struct sv_srq *next_srq(const struct sv_qp *qp, uint32_t *index)
 	struct sv_srq *srq;
 
 	while ((srq = sv_slot_next(SV_KIND_SRQ, sizeof(*srq), index)))
-		if (srq->xrcd && srq->xrcd->domain == qp->xrc->xrcd->domain)
+		if (srq->xrcd && srq->xrcd->domain == qp->xrc->domain)
 			return srq;
 	return NULL;
 }
@@ -128,6 +128,34 @@ void sv_xrc_leave(struct sv_srq *srq)
 	sv_add(&srq->cq->users, -1);
 }
 
+bool sv_xrc_hold(struct sv_qp *qp)
+{
+	bool held;
+
+	pthread_mutex_lock(&mutex);
+	held = qp->xrc->handles > 0;
+	qp->xrc->handles += held;
+	pthread_mutex_unlock(&mutex);
+	return held;
+}
+
+bool sv_xrc_let_go(struct sv_qp *qp)
+{
+	bool last;
+
+	pthread_mutex_lock(&mutex);
+	last = !--qp->xrc->handles;
+	pthread_mutex_unlock(&mutex);
+	return last;
+}
+
+void sv_xrc_take_back(struct sv_qp *qp)
+{
+	pthread_mutex_lock(&mutex);
+	qp->xrc->handles++;
+	pthread_mutex_unlock(&mutex);
+}
+
 /* ---- Verbs ------------------------------------------------------------------------------------------------------ */
 
 struct ibv_xrcd *sv_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
@@ -139,6 +167,11 @@ struct ibv_xrcd *sv_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_
 int sv_close_xrcd(struct ibv_xrcd *xrcd)
 {
 	return SV_CONTROL(SV_OP_CLOSE_XRCD, "ibv_close_xrcd", NULL, SV_POINTER(xrcd));
+}
+
+struct ibv_qp *sv_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr)
+{
+	return SV_CONTROL_POINTER(struct ibv_qp, SV_OP_OPEN_QP, "ibv_open_qp", SV_POINTER(context), SV_POINTER(attr));
 }
 
 int sv_get_srq_num(struct ibv_srq *vsrq, uint32_t *number)

@@ -22,13 +22,21 @@ struct sv_xrcd {
 
 /* What a QP of XRC has beside. */
 struct sv_xrc {
-	const struct sv_xrcd *xrcd;	/* of a receive QP */
 	const struct sv_idmap *srqs;	/* of a send QP: the peer's SRQ numbers that do not mean themselves */
+	struct sv_qp *opened;		/* of a handle that ibv_open_qp made: the QP behind it */
+	uint32_t domain;		/* of a receive QP */
+	uint32_t handles;		/* likewise: those that the application has not destroyed */
 };
 
 static inline bool sv_is_xrc_receiver(const struct sv_qp *qp)
 {
 	return qp->v.qp_type == IBV_QPT_XRC_RECV;
+}
+
+/* The QP itself, of any of its handles. */
+static inline struct sv_qp *sv_qp_behind(struct sv_qp *qp)
+{
+	return qp->xrc && qp->xrc->opened ? qp->xrc->opened : qp;
 }
 
 static inline uint32_t sv_logged_srq(const struct sv_sent_entry *entry)
@@ -68,10 +76,17 @@ void sv_xrc_collect(const struct sv_qp *qp, struct sv_thread *self);
 void sv_xrc_forget_receiver(struct sv_qp *qp, struct sv_thread *self);
 /* An SRQ is about to end: it leaves its domain. */
 void sv_xrc_leave(struct sv_srq *srq);
+/* Counts a handle of a receive QP. False: it has none any more. */
+bool sv_xrc_hold(struct sv_qp *qp);
+/* Counts one less. True: it was the last. */
+bool sv_xrc_let_go(struct sv_qp *qp);
+/* It is still there. */
+void sv_xrc_take_back(struct sv_qp *qp);
 
 /* For the operations of a context. */
 struct ibv_xrcd *sv_open_xrcd(struct ibv_context *context, struct ibv_xrcd_init_attr *attr);
 int sv_close_xrcd(struct ibv_xrcd *xrcd);
 int sv_get_srq_num(struct ibv_srq *srq, uint32_t *number);
+struct ibv_qp *sv_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 
 #endif

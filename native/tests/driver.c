@@ -30,7 +30,7 @@ struct object {
 	struct ibv_context *context;
 	union {
 		struct { int cqe; struct ibv_comp_channel *channel; uint64_t wc_flags; } cq;
-		struct { struct ibv_qp_init_attr init; struct ibv_xrcd *xrcd; int state; } qp;
+		struct { struct ibv_qp_init_attr init; struct ibv_xrcd *xrcd; int state; struct ibv_qp *opened; bool closed; } qp;
 		struct { struct ibv_srq_init_attr init; struct ibv_xrcd *xrcd; struct ibv_cq *cq; } srq;
 		struct { int access; enum { MEMORY, NONE, DEVICE } of; struct ibv_dm *dm; uint64_t offset; } mr;
 		uint64_t dm_length;
@@ -221,6 +221,79 @@ static int open_qp(struct ibv_pd *vpd, struct ibv_xrcd *xrcd, struct ibv_qp_init
 	object->qp.xrcd = xrcd;
 	*result = (uintptr_t)v;
 	return 0;
+}
+
+static struct ibv_qp *open_real_handle(struct ibv_qp *v, const struct object *object)
+{
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
+			     IBV_QP_OPEN_ATTR_CONTEXT,
+		.qp_num = ((struct ibv_qp *)sv_real(object->qp.opened))->qp_num,
+		.xrcd = sv_real(object->qp.xrcd),
+		.qp_context = v,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+
+	return sv_real_open_qp(sv_real(v->context), &attr);
+}
+
+/* The first handle of a QP that ibv_open_qp made; NULL: there is none. */
+static struct object *handle_of(const struct ibv_qp *v)
+{
+	for (unsigned i = 0; i < object_count; i++)
+		if (objects[i].kind == QP && objects[i].qp.opened == v)
+			return &objects[i];
+	return NULL;
+}
+
+static int open_handle(struct ibv_context *context, const struct ibv_qp_open_attr *attr, uint64_t *result)
+{
+	struct object shape = { .qp = { .xrcd = attr->xrcd } };
+	struct sv_qp_spec spec = {
+		.xrcd = attr->xrcd,
+		.qp_context = attr->qp_context,
+		.qp_type = attr->qp_type,
+		.vqp_num = attr->qp_num,
+	};
+	struct ibv_qp *v;
+	int err;
+
+	for (unsigned i = 0; i < object_count; i++)
+		if (objects[i].kind == QP && objects[i].qp.xrcd == attr->xrcd && !objects[i].qp.opened &&
+		    ((struct ibv_qp *)objects[i].v)->qp_num == attr->qp_num)
+			shape.qp.opened = objects[i].v;
+	if (!shape.qp.opened)
+		return EINVAL;
+	spec.opened = shape.qp.opened;
+	v = sv_qp_alloc(context, NULL);
+	err = sv_qp_open(v, &spec);
+	if (err) {
+		sv_qp_free(v);
+		return err;
+	}
+	*result = (uintptr_t)v;
+	err = sv_qp_bind(v, open_real_handle(v, &shape));
+	add(QP, v, context)->qp = shape.qp;
+	return err;
+}
+
+static int destroy_qp(struct ibv_qp *v)
+{
+	struct ibv_qp *behind = find(v)->qp.opened;
+	int err = real.destroy_qp(sv_real(v));
+
+	if (behind) {
+		forget(v);
+		sv_qp_free(v);
+	} else {
+		behind = v;
+		find(v)->qp.closed = true;
+	}
+	if (find(behind)->qp.closed && !handle_of(behind)) {
+		forget(behind);
+		sv_qp_free(behind);
+	}
+	return err;
 }
 
 static struct ibv_srq *make_real_srq(struct ibv_srq *v, const struct object *object)
@@ -477,18 +550,18 @@ static int carry_out(struct sv_request *r)
 		if (!err && (r->arg[2] & IBV_QP_STATE)) {
 			if (attr->qp_state == IBV_QPS_RTR && ((struct ibv_qp *)first)->qp_type != IBV_QPT_UD)
 				sv_qp_peer(first, attr->dest_qp_num, attr->ah_attr.dlid);
-			sv_qp_state(first, attr->qp_state);
-			find(first)->qp.state = attr->qp_state;
+			v = find(first)->qp.opened ? find(first)->qp.opened : first;
+			sv_qp_state(v, attr->qp_state);
+			find(v)->qp.state = attr->qp_state;
 		}
 		return err;
 	}
 	case SV_OP_QUERY_QP:
 		return real.query_qp(sv_real(first), pointer(r->arg[1]), r->arg[2], pointer(r->arg[3]));
+	case SV_OP_OPEN_QP:
+		return open_handle(first, pointer(r->arg[1]), &r->result);
 	case SV_OP_DESTROY_QP:
-		err = real.destroy_qp(sv_real(first));
-		forget(first);
-		sv_qp_free(first);
-		return err;
+		return destroy_qp(first);
 	case SV_OP_EXIT:
 		driver_exit_status = (int)r->arg[0];
 		if (getenv("DRIVER_SAYS_EXIT"))
@@ -538,8 +611,10 @@ void driver_detach(struct ibv_context *vcontext)
 				continue;
 			switch (object->kind) {
 			case QP:
-				object->qp.state = ((struct ibv_qp *)made)->state;
-				real.destroy_qp(made);
+				if (!object->qp.closed) {
+					object->qp.state = ((struct ibv_qp *)made)->state;
+					real.destroy_qp(made);
+				}
 				sv_qp_bind(object->v, NULL);
 				break;
 			case XRCD:
@@ -591,12 +666,19 @@ static void reattach_xrcd(struct object *object)
 
 static void reattach_qp(struct object *object)
 {
-	struct ibv_qp *v = object->v, *made = make_real_qp(v, object->qp.xrcd, &object->qp.init);
+	struct ibv_qp *v = object->v, *made;
+	struct object *heir = object->qp.closed ? handle_of(v) : NULL;
 	struct ibv_qp_attr attr = { 0 };
 
+	if (object->qp.opened) {
+		if (!sv_real(v) && sv_qp_bind(v, open_real_handle(v, object)))
+			die("a handle of a queue pair cannot be bound");
+		return;
+	}
+	made = make_real_qp(heir ? heir->v : v, heir ? heir->qp.xrcd : object->qp.xrcd, &object->qp.init);
 	attr.qp_state = object->qp.state;
 	real.modify_qp(made, &attr, IBV_QP_STATE);
-	if (sv_qp_bind(v, made))
+	if (sv_qp_bind(v, made) || (heir && sv_qp_bind(heir->v, made)))
 		die("a queue pair cannot be bound");
 }
 

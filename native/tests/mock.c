@@ -894,6 +894,19 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *v, struct ibv_qp_init_att
 	return &qp->v;
 }
 
+/* A handle without queues. */
+static struct ibv_qp *open_qp(struct ibv_context *v, struct ibv_qp_open_attr *attr)
+{
+	struct mock_qp *qp = make(sizeof(*qp), QP_MAGIC);
+
+	OBJECT(attr->xrcd, mock_xrcd, XRCD_MAGIC);
+	qp->v.context = v;
+	qp->v.qp_context = attr->qp_context;
+	qp->v.qp_num = attr->qp_num;
+	qp->v.qp_type = attr->qp_type;
+	return &qp->v;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *v)
 {
 	struct mock_context *context;
@@ -914,6 +927,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *v)
 	context->ex.create_srq_ex = create_srq_ex;
 	context->ex.get_srq_num = get_srq_num;
 	context->ex.create_qp_ex = create_qp_ex;
+	context->ex.open_qp = open_qp;
 	context->ex.alloc_null_mr = alloc_null_mr;
 	context->ex.alloc_dm = alloc_dm;
 	context->ex.free_dm = free_dm;

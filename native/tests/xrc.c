@@ -278,6 +278,123 @@ static void ends(void)
 	close_domain(d);
 }
 
+static struct ibv_qp *open_again(struct domain *d, void *context)
+{
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
+			     IBV_QP_OPEN_ATTR_CONTEXT,
+		.qp_num = d->receiver->qp_num,
+		.xrcd = d->xrcd,
+		.qp_context = context,
+		.qp_type = IBV_QPT_XRC_RECV,
+	};
+	struct ibv_qp *qp = ibv_open_qp(d->f->context, &attr);
+
+	CHECK(qp && qp != d->receiver);
+	CHECK_EQUAL(qp->qp_num, d->receiver->qp_num);
+	CHECK_EQUAL(qp->state, IBV_QPS_UNKNOWN);
+	CHECK(qp->qp_context == context && !qp->pd && !qp->send_cq && !qp->recv_cq && !qp->srq);
+	return qp;
+}
+
+static void expect_event(struct domain *d, struct ibv_qp *qp, enum ibv_event_type type)
+{
+	struct ibv_async_event event;
+
+	mock_async_event(d->f->context, type, sv_real(qp));
+	CHECK_EQUAL(ibv_get_async_event(d->f->context, &event), 0);
+	CHECK_EQUAL(event.event_type, type);
+	CHECK(event.element.qp == qp);
+	ibv_ack_async_event(&event);
+}
+
+/* Another handle has events and a state of its own; what is known of the QP outlives the handle that it was made with. */
+static void opened_again(void)
+{
+	struct domain *d = open_domain();
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ibv_recv_wr wr = { .wr_id = 1 }, *bad;
+	struct ibv_qp *handles[2] = { open_again(d, d), open_again(d, NULL) };
+	struct ibv_wc wc;
+	uint64_t position;
+	uint32_t number;
+
+	for (int i = 0; i < 4; i++)
+		CHECK_EQUAL(receive(d, 0, i) | receive(d, 1, 10 + i), 0);
+	CHECK_EQUAL(ibv_post_recv(handles[0], &wr, &bad), EINVAL);
+	expect_event(d, d->receiver, IBV_EVENT_COMM_EST);
+	expect_event(d, handles[0], IBV_EVENT_COMM_EST);
+	expect_event(d, handles[1], IBV_EVENT_QP_REQ_ERR);
+	complete(d, 0, 0);
+	complete(d, 1, 0);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(d->f->cq), 1);
+	sv_gate_open();
+	number = d->receiver->qp_num;
+	CHECK_EQUAL(ibv_destroy_qp(d->receiver), 0);
+	/* What it had taken before is there all the same, be it drained already or not. */
+	wc = expect(d->f->cq, 0, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, number);
+	wc = expect(d->second, 10, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, number);
+	CHECK_EQUAL(wc.src_qp, 0x77);
+	mock_complete_shared(mock_srq(d->srqs[0]), 1, mock_qp(handles[1]), IBV_WC_SUCCESS, 5);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(d->f->cq), 1);
+	CHECK_EQUAL(bookmark(d->receiver).received, 3);
+	driver_detach(d->f->context);
+	CHECK_EQUAL(mock_objects, 0);
+	driver_reattach(d->f->context);
+	CHECK_EQUAL(sv_srq_replay(d->srqs[0], &position) | sv_srq_replay(d->srqs[1], &position), 0);
+	sv_gate_open();
+	wc = expect(d->f->cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, number);
+	expect_event(d, handles[0], IBV_EVENT_COMM_EST);
+	expect_event(d, handles[1], IBV_EVENT_COMM_EST);
+	mock_complete_shared(mock_srq(d->srqs[0]), 0, mock_qp(handles[0]), IBV_WC_SUCCESS, 5);
+	wc = expect(d->f->cq, 2, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, number);
+	CHECK_EQUAL(ibv_modify_qp(handles[0], &attr, IBV_QP_STATE), 0);
+	CHECK_EQUAL(handles[0]->state, IBV_QPS_ERR);
+	CHECK_EQUAL(handles[1]->state, IBV_QPS_UNKNOWN);
+	CHECK_EQUAL(ibv_destroy_qp(handles[0]), 0);
+	/* The last one takes the messages with it. */
+	mock_complete_shared(mock_srq(d->srqs[0]), 1, mock_qp(handles[1]), IBV_WC_SUCCESS, 5);
+	CHECK_EQUAL(ibv_destroy_qp(handles[1]), 0);
+	expect_none(d->f->cq);
+	for (int i = 0; i < 4; i++)
+		CHECK_EQUAL(receive(d, 0, i), 0);
+	CHECK_EQUAL(receive(d, 0, 9), ENOMEM);
+	d->receiver = NULL;
+	close_domain(d);
+}
+
+static void *destroy(void *qp)
+{
+	return (void *)(intptr_t)ibv_destroy_qp(qp);
+}
+
+/* Whoever of several threads is last ends the QP. */
+static void handles_end_at_once(void)
+{
+	for (int round = 0; round < 50; round++) {
+		struct domain *d = open_domain();
+		struct ibv_qp *qps[3] = { d->receiver, open_again(d, d), open_again(d, d) };
+		pthread_t threads[3];
+		void *err;
+
+		CHECK_EQUAL(receive(d, 0, 1), 0);
+		complete(d, 0, 0);
+		for (int i = 0; i < 3; i++)
+			CHECK(!pthread_create(&threads[i], NULL, destroy, qps[i]));
+		for (int i = 0; i < 3; i++)
+			CHECK(!pthread_join(threads[i], &err) && !err);
+		expect_none(d->f->cq);
+		d->receiver = NULL;
+		close_domain(d);
+	}
+}
+
 /* Errors since ANNOUNCE are found in the CQs of the domain. */
 static void held_errors(void)
 {
@@ -303,6 +420,8 @@ int main(void)
 	RUN(messages_come_to_the_queue_named);
 	RUN(replay);
 	RUN(ends);
+	RUN(opened_again);
+	RUN(handles_end_at_once);
 	RUN(held_errors);
 	return 0;
 }

@@ -424,6 +424,7 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask, s
 	seg_unlock(&qp->shm->lock);
 	pthread_mutex_unlock(&qp->sq.lock);
 	*init = qp->init_attr;
+	init->qp_context = ibqp->qp_context;
 	init->cap = qp->attr.cap;
 	if (attr_mask & IBV_QP_STATE)
 		ibqp->state = attr->qp_state;

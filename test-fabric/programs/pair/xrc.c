@@ -2,9 +2,15 @@
  * xrc: requests of XRC that name two shared receive queues of the peer. A WRITE and a FETCH_ADD have taken effect, but
  * nobody has told the sender, as the SEND behind them waits for a receive in the first queue; the one behind that finds one
  * in the second. Whoever runs WRITE or FETCH_ADD again, or loses or mixes up the SENDs, is found out.
+ *
+ * opened: the same, where the receiver has opened its queue pair a second and a third time through another handle of the
+ * domain, has destroyed the handle that it was made with, and closed the domain's through which it was made.
  */
 #include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "pair.h"
 
@@ -18,9 +24,11 @@
 #define START 1000
 #define ROUNDS 50
 #define RECEIVER_SAW 0x5eeULL
+#define HANDLES 2
+#define NO_SRQ 1			/* the number of none */
 
 const char *const program_name = "xrc";
-const char *const program_modes[] = { "blocked", NULL };
+const char *const program_modes[] = { "blocked", "opened", NULL };
 
 enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND };
 
@@ -51,6 +59,26 @@ static void post_send(struct ibv_qp *qp, uint64_t wr_id, int flags, struct area 
 	struct ibv_send_wr wr = { .wr_id = wr_id, .opcode = IBV_WR_SEND, .send_flags = flags };
 
 	post(qp, &wr, area, local, SIZE, srq);
+}
+
+static bool opened(const struct pair *pair)
+{
+	return !strcmp(pair->mode, "opened");
+}
+
+/* A request that the peer cannot take, so that its queue pair has an event to report. */
+static void send_to_nobody(struct ibv_qp *qp, struct area *area)
+{
+	struct work_clock clock;
+	struct ibv_wc wc;
+
+	post_send(qp, 1, IBV_SEND_SIGNALED, area, area->memory, NO_SRQ);
+	work_clock_start(&clock);
+	while (ibv_poll_cq(qp->send_cq, 1, &wc) != 1)
+		if (work_clock_read(&clock) > PAIR_DEADLINE_S * NS_PER_S)
+			die(0, "a SEND to no queue has not completed within %d s", PAIR_DEADLINE_S);
+	if (wc.wr_id != 1 || wc.status != IBV_WC_REM_INV_REQ_ERR)
+		die(0, "a SEND to no queue: request %lu, %s", wc.wr_id, ibv_wc_status_str(wc.status));
 }
 
 static void send(struct pair *pair, struct area *area)
@@ -105,6 +133,8 @@ static void send(struct pair *pair, struct area *area)
 	}
 	pair_sync(pair, "the receiver's check");
 	expect_no_completion(cq, "after all");
+	if (opened(pair))
+		send_to_nobody(qp, area);
 	qp_destroy(qp);
 	cq_destroy(cq);
 }
@@ -137,37 +167,106 @@ static void post_receive(struct ibv_srq *srq, uint64_t wr_id, struct area *area,
 		die(err, "ibv_post_srq_recv");
 }
 
-static void expect_message(struct ibv_cq *cq, uint64_t wr_id, const struct ibv_qp *qp, const struct card *sender,
+static void expect_message(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, const struct card *sender,
 			   const void *local, uint64_t seed)
 {
 	struct ibv_wc wc;
 
 	await_completion(cq, wr_id, &wc, "a message");
-	if (wc.byte_len != SIZE || wc.qp_num != qp->qp_num || wc.src_qp != sender->qp.qp_num)
+	if (wc.byte_len != SIZE || wc.qp_num != qp_num || wc.src_qp != sender->qp.qp_num)
 		die(0, "message %lu: %u bytes of %#x for %#x instead of %d of %#x for %#x", wr_id, wc.byte_len, wc.src_qp,
-		    wc.qp_num, SIZE, sender->qp.qp_num, qp->qp_num);
+		    wc.qp_num, SIZE, sender->qp.qp_num, qp_num);
 	if (!pattern_matches(local, SIZE, seed, 0))
 		die(0, "message %lu is damaged", wr_id);
+}
+
+static struct ibv_xrcd *open_domain(struct pair *pair, int fd)
+{
+	struct ibv_xrcd_init_attr init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(pair->endpoint.context, &init);
+
+	if (!xrcd)
+		die(errno, "ibv_open_xrcd");
+	return xrcd;
+}
+
+static void close_domain(struct ibv_xrcd *xrcd)
+{
+	if (ibv_close_xrcd(xrcd))
+		die(errno, "ibv_close_xrcd");
+}
+
+/* The place of the handle is its context. */
+static void open_again(struct pair *pair, struct ibv_qp **handle, struct ibv_xrcd *xrcd, uint32_t qp_num)
+{
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
+			     IBV_QP_OPEN_ATTR_CONTEXT,
+		.qp_num = qp_num, .xrcd = xrcd, .qp_context = handle, .qp_type = IBV_QPT_XRC_RECV,
+	};
+
+	*handle = ibv_open_qp(pair->endpoint.context, &attr);
+	if (!*handle)
+		die(errno, "ibv_open_qp of 0x%x", qp_num);
+	if ((*handle)->qp_num != qp_num || (*handle)->qp_context != handle)
+		die(0, "ibv_open_qp of 0x%x gave 0x%x, or not the context asked for", qp_num, (*handle)->qp_num);
+}
+
+static void check_handle(struct ibv_qp **handle, const struct card *sender)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	int err = ibv_query_qp(*handle, &attr, IBV_QP_STATE | IBV_QP_DEST_QPN, &init);
+
+	if (err)
+		die(err, "ibv_query_qp of another handle");
+	if (attr.qp_state != IBV_QPS_RTS || attr.dest_qp_num != sender->qp.qp_num || init.qp_context != handle)
+		die(0, "another handle is in state %d and of peer 0x%x, or does not have its own context", attr.qp_state,
+		    attr.dest_qp_num);
+}
+
+/* Each handle has the event, as its own, and can be destroyed by itself. */
+static void end_handles(struct pair *pair, struct ibv_qp **handles)
+{
+	bool seen[HANDLES] = { false };
+
+	for (int count = 0; count < HANDLES;) {
+		struct pollfd readable = { .fd = pair->endpoint.context->async_fd, .events = POLLIN };
+		struct ibv_async_event event;
+
+		if (poll(&readable, 1, PAIR_DEADLINE_S * 1000) != 1)
+			die(0, "%d of %d handles had an event within %d s", count, HANDLES, PAIR_DEADLINE_S);
+		if (ibv_get_async_event(pair->endpoint.context, &event))
+			die(errno, "ibv_get_async_event");
+		ibv_ack_async_event(&event);
+		for (int i = 0; i < HANDLES && event.event_type == IBV_EVENT_QP_REQ_ERR; i++)
+			if (event.element.qp == handles[i] && event.element.qp->qp_context == &handles[i]) {
+				count += !seen[i];
+				seen[i] = true;
+			}
+	}
+	for (int i = 0; i < HANDLES; i++)
+		qp_destroy(handles[i]);
 }
 
 static void receive(struct pair *pair, struct area *area)
 {
 	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE;
-	struct ibv_xrcd_init_attr of_nobody = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT,
-	};
 	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
+	struct ibv_qp *handles[HANDLES];
+	FILE *file = opened(pair) ? tmpfile() : NULL;
+	struct ibv_xrcd *xrcd = open_domain(pair, file ? fileno(file) : -1);
 	struct card mine = { .memory = (uintptr_t)area->memory, .rkey = area->mr->rkey }, theirs;
 	struct ibv_srq *srqs[QUEUES];
 	struct ibv_cq *cqs[QUEUES];
 	uint32_t number;
 
-	init.xrcd = ibv_open_xrcd(pair->endpoint.context, &of_nobody);
-	if (!init.xrcd)
-		die(errno, "ibv_open_xrcd");
+	init.xrcd = file ? open_domain(pair, fileno(file)) : xrcd;
 	for (int i = 0; i < QUEUES; i++) {
 		cqs[i] = endpoint_create_cq(&pair->endpoint, 16, NULL);
-		srqs[i] = create_srq(pair, init.xrcd, cqs[i], &mine.srqs[i]);
+		srqs[i] = create_srq(pair, xrcd, cqs[i], &mine.srqs[i]);
 	}
 	struct ibv_qp *qp = ibv_create_qp_ex(pair->endpoint.context, &init);
 
@@ -184,32 +283,48 @@ static void receive(struct pair *pair, struct area *area)
 	if (load_word(area->memory + WRITTEN) != 7)
 		die(0, "the WRITE before the FETCH_ADD has not taken effect");
 	store_word(area->memory + WRITTEN, RECEIVER_SAW);
+	if (file) {
+		for (int i = 0; i < HANDLES; i++)
+			open_again(pair, &handles[i], xrcd, mine.qp.qp_num);
+		qp_destroy(qp);
+		close_domain(init.xrcd);
+	}
 	pair_ready(pair);
+	for (int i = 0; file && i < HANDLES; i++)
+		check_handle(&handles[i], &theirs);
 	for (int i = 0; i < QUEUES; i++)
 		if (ibv_get_srq_num(srqs[i], &number) || number != mine.srqs[i])
 			die(0, "the number of a queue is %#x instead of %#x", number, mine.srqs[i]);
 	post_receive(srqs[0], 1, area, first);
-	expect_message(cqs[0], 1, qp, &theirs, first, 1);
-	expect_message(cqs[1], 2, qp, &theirs, second, 2);
+	expect_message(cqs[0], 1, mine.qp.qp_num, &theirs, first, 1);
+	expect_message(cqs[1], 2, mine.qp.qp_num, &theirs, second, 2);
 	for (int i = 0; i < ROUNDS; i++) {
+		if (file && i % 10 == 5) {
+			qp_destroy(handles[0]);
+			open_again(pair, &handles[0], xrcd, mine.qp.qp_num);
+		}
 		post_receive(srqs[i % QUEUES], i, area, first);
 		pair_sync(pair, "the receives of a round");
-		expect_message(cqs[i % QUEUES], i, qp, &theirs, first, 10 + i);
+		expect_message(cqs[i % QUEUES], i, mine.qp.qp_num, &theirs, first, 10 + i);
 	}
 	if (load_word(area->memory + COUNTER) != START + ADD)
 		die(0, "the counter is %lu instead of %d", load_word(area->memory + COUNTER), START + ADD);
 	if (load_word(area->memory + WRITTEN) != RECEIVER_SAW)
 		die(0, "the WRITE has taken effect twice");
 	pair_sync(pair, "the receiver's check");
-	qp_destroy(qp);
+	if (file)
+		end_handles(pair, handles);
+	else
+		qp_destroy(qp);
 	for (int i = 0; i < QUEUES; i++) {
 		expect_no_completion(cqs[i], "after all");
 		if (ibv_destroy_srq(srqs[i]))
 			die(errno, "ibv_destroy_srq");
 		cq_destroy(cqs[i]);
 	}
-	if (ibv_close_xrcd(init.xrcd))
-		die(errno, "ibv_close_xrcd");
+	close_domain(xrcd);
+	if (file)
+		fclose(file);
 }
 
 void program_run(struct pair *pair)

@@ -147,6 +147,9 @@ interface Backend {
     /** @param initAttr struct ibv_qp_init_attr_ex; its cap is updated */
     long createQpEx(long context, MemorySegment initAttr);
 
+    /** @param attr struct ibv_qp_open_attr */
+    long openQp(long context, MemorySegment attr);
+
     int qpNum(long qp);
 
     /** @param gid union ibv_gid */

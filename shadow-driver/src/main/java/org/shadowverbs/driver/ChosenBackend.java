@@ -300,6 +300,11 @@ final class ChosenBackend implements Backend {
     }
 
     @Override
+    public long openQp(final long context, final MemorySegment attr) {
+        return chosen.openQp(context, attr);
+    }
+
+    @Override
     public long createSrqEx(final long context, final MemorySegment initAttr) {
         return chosen.createSrqEx(context, initAttr);
     }

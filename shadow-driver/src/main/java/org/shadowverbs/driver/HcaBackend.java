@@ -304,6 +304,11 @@ final class HcaBackend implements Backend {
     }
 
     @Override
+    public long openQp(final long context, final MemorySegment attr) {
+        return object(library.realOpenQp(context, attr));
+    }
+
+    @Override
     public long createSrqEx(final long context, final MemorySegment initAttr) {
         return object(library.realCreateSrqEx(context, initAttr));
     }

@@ -426,6 +426,11 @@ final class Ib2TcpBackend implements Backend {
     }
 
     @Override
+    public long openQp(final long context, final MemorySegment attr) {
+        throw without("XRC");
+    }
+
+    @Override
     public long createSrqEx(final long context, final MemorySegment initAttr) {
         throw without("XRC");
     }

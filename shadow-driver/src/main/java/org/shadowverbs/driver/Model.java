@@ -25,6 +25,8 @@ final class Model {
     final Table<Srq> srqs = new Table<Srq>("shared receive queue");
     final Table<Ah> ahs = new Table<Ah>("address handle");
     final Table<Qp> qps = new Table<Qp>("queue pair");
+    /** Further ones of some of them. */
+    final Table<QpHandle> qpHandles = new Table<QpHandle>("queue pair");
 
     /** The published ids of the whole job since the last REATTACH. */
     private volatile AddressBook book = AddressBook.EMPTY;
@@ -59,6 +61,20 @@ final class Model {
 
     void book(final AddressBook published) {
         book = published;
+    }
+
+    /**
+     * The queue pair that a handle stands for, be it its own or one of ibv_open_qp.
+     *
+     * @throws VerbsException EINVAL: there is no such handle
+     */
+    Qp queuePair(final long virtual) {
+        final QpHandle handle = qpHandles.find(virtual);
+        final Qp qp = handle == null ? qps.get(virtual) : handle.qp;
+        if (handle == null && qp.closed) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        return qp;
     }
 
     synchronized int nextSequence() {
@@ -119,6 +135,7 @@ final class Model {
         for (final Qp qp : qps.inOrder()) {
             if (qp.context() == context) {
                 qps.remove(qp);
+                qp.handles.forEach(qpHandles::remove);
             }
         }
         for (final Ah ah : ahs.inOrder()) {

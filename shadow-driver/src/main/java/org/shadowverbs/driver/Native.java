@@ -199,6 +199,9 @@ interface Native {
 
     int realCloseXrcd(long realXrcd);
 
+    /** @return the handle; 0 with {@link Downcall#errno} */
+    long realOpenQp(long realContext, MemorySegment attr);
+
     /** @return the shared receive queue; 0 with {@link Downcall#errno} */
     long realCreateSrqEx(long realContext, MemorySegment attr);
 

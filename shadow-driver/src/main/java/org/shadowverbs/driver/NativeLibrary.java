@@ -104,6 +104,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_REAL_MODIFY_CQ = f("sv_real_modify_cq");
     private static final MemorySegment SV_REAL_OPEN_XRCD = f("sv_real_open_xrcd");
     private static final MemorySegment SV_REAL_CLOSE_XRCD = f("sv_real_close_xrcd");
+    private static final MemorySegment SV_REAL_OPEN_QP = f("sv_real_open_qp");
     private static final MemorySegment SV_REAL_CREATE_SRQ_EX = f("sv_real_create_srq_ex");
     private static final MemorySegment SV_REAL_GET_SRQ_NUM = f("sv_real_get_srq_num");
     private static final MemorySegment SV_REAL_CREATE_QP_EX = f("sv_real_create_qp_ex");
@@ -460,6 +461,11 @@ final class NativeLibrary implements Native {
     @Override
     public int realCloseXrcd(final long realXrcd) {
         return (int) call(SV_REAL_CLOSE_XRCD, realXrcd);
+    }
+
+    @Override
+    public long realOpenQp(final long realContext, final MemorySegment attr) {
+        return call(SV_REAL_OPEN_QP, realContext, attr.address());
     }
 
     @Override

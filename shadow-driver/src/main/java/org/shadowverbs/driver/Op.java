@@ -50,8 +50,9 @@ final class Op {
     static final int DETACH_MCAST = 45;
     static final int OPEN_XRCD = 46;
     static final int CLOSE_XRCD = 47;
-    static final int FROM_KERNEL = 48;
-    static final int EXIT = 49;
+    static final int OPEN_QP = 48;
+    static final int FROM_KERNEL = 49;
+    static final int EXIT = 50;
 
     private Op() {
     }

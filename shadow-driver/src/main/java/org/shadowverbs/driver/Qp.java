@@ -5,7 +5,10 @@ import java.util.ArrayList;
 import java.util.List;
 import org.shadowverbs.bindings.verbs.verbs_h;
 
-/** A queue pair. */
+/**
+ * A queue pair. One that receives by XRC may have further handles, and lives as long as one of them; the real object here is
+ * its own handle, or, when the application has destroyed that, the first of those.
+ */
 final class Qp extends Resource {
     /** Its number in order of creation: with the rank's number its name in the job. */
     final int sequence;
@@ -33,6 +36,10 @@ final class Qp extends Resource {
     final int maxInlineData;
     /** The multicast groups that it listens to, of datagrams. */
     final List<MulticastGroup> groups = new ArrayList<MulticastGroup>(0);
+    /** Of XRC: those of ibv_open_qp, oldest first. */
+    final List<QpHandle> handles = new ArrayList<QpHandle>(0);
+    /** Its own handle was destroyed. */
+    boolean closed;
     /** What modify_qp has set. */
     final QpAttributes attributes = new QpAttributes();
     /** The native table of the peer's remote keys, or 0. */
@@ -79,6 +86,16 @@ final class Qp extends Resource {
 
     boolean ofXrc() {
         return type == verbs_h.IBV_QPT_XRC_SEND() || type == verbs_h.IBV_QPT_XRC_RECV();
+    }
+
+    /** The virtual handle that its real queue pair is made with. */
+    long maker() {
+        return closed ? handles.get(0).virtual : virtual;
+    }
+
+    /** The domain that its real queue pair is made in; null: not an XRC receive queue pair. */
+    Xrcd makersDomain() {
+        return closed ? handles.get(0).xrcd : xrcd;
     }
 
     /** Whether messages to this queue pair come to that shared receive queue. */

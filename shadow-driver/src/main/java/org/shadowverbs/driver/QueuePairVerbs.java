@@ -199,7 +199,7 @@ final class QueuePairVerbs {
         return spec;
     }
 
-    /** Makes the real queue pair of a virtual one anew, in RESET. */
+    /** Makes the real queue pair of a virtual one anew, in RESET; of further handles see {@link XrcVerbs#reopen}. */
     void recreate(final Qp qp) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment cap = ibv_qp_cap.allocate(arena);
@@ -209,14 +209,14 @@ final class QueuePairVerbs {
             ibv_qp_cap.max_recv_sge(cap, qp.maxRecvSge);
             ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
             final MemorySegment realInit = ibv_qp_init_attr_ex.allocate(arena);
-            fillInit(realInit, qp.virtual, qp.type, qp.xrcd, qp.sendCq, qp.receiveCq, qp.srq, qp.signalAll, cap);
+            fillInit(realInit, qp.maker(), qp.type, qp.makersDomain(), qp.sendCq, qp.receiveCq, qp.srq, qp.signalAll, cap);
             qp.real = createOne(qp.context(), qp.pd, realInit);
             ContextVerbs.check(library.qpBind(qp.virtual, qp.real));
         }
     }
 
     int modify(final long vqp, final MemorySegment attr, final int mask) {
-        final Qp qp = model.qps.get(vqp);
+        final Qp qp = model.queuePair(vqp);
         synchronized (qp) {
             if ((mask & verbs_h.IBV_QP_CAP()) != 0) {
                 throw VerbsException.unsupported("ibv_modify_qp with IBV_QP_CAP");
@@ -236,11 +236,11 @@ final class QueuePairVerbs {
             qp.attributes.record(attr, mask);
             if ((mask & verbs_h.IBV_QP_AV()) != 0) {
                 qp.peerGone = false;
-                library.qpPeer(vqp, qp.attributes.destQpNum(), qp.attributes.destLid());
+                library.qpPeer(qp.virtual, qp.attributes.destQpNum(), qp.attributes.destLid());
                 pushRemoteIds(qp);
             }
             if ((mask & verbs_h.IBV_QP_STATE()) != 0) {
-                library.qpState(vqp, ibv_qp_attr.qp_state(attr));
+                library.qpState(qp.virtual, ibv_qp_attr.qp_state(attr));
             }
             return 0;
         }
@@ -272,7 +272,8 @@ final class QueuePairVerbs {
     }
 
     int query(final long vqp, final MemorySegment attr, final int mask, final MemorySegment init) {
-        final Qp qp = model.qps.get(vqp);
+        final Qp qp = model.queuePair(vqp);
+        final QpHandle handle = model.qpHandles.find(vqp);
         synchronized (qp) {
             final int err = backend.queryQp(qp.real, attr, mask, init);
             if (err != 0) {
@@ -281,7 +282,8 @@ final class QueuePairVerbs {
             qp.attributes.overlay(attr);
             cap(qp, ibv_qp_attr.cap(attr));
             cap(qp, ibv_qp_init_attr.cap(init));
-            ibv_qp_init_attr.qp_context(init, MemorySegment.ofAddress(qp.qpContext));
+            ibv_qp_init_attr.qp_context(init, MemorySegment.ofAddress(handle == null ? qp.qpContext
+                    : handle.qpContext));
             ibv_qp_init_attr.send_cq(init, virtualOf(qp.sendCq));
             ibv_qp_init_attr.recv_cq(init, virtualOf(qp.receiveCq));
             ibv_qp_init_attr.srq(init, virtualOf(qp.srq));
@@ -297,22 +299,38 @@ final class QueuePairVerbs {
         ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
     }
 
+    /** Of one handle; with the last one the queue pair ends. */
     int destroy(final long vqp) {
-        final Qp qp = model.qps.get(vqp);
+        final Qp qp = model.queuePair(vqp);
+        final QpHandle handle = model.qpHandles.find(vqp);
         synchronized (qp) {
             if (qp.attributes.connected()) {
                 Ports.ensure(backend, qp.context(), model.masks);
             }
-            final int err = backend.destroyQp(qp.real);
+            final int err = backend.destroyQp(handle == null ? qp.real : handle.real);
             if (err != 0) {
                 return err;
+            }
+            if (handle == null) {
+                qp.closed = true;
+            } else {
+                qp.handles.remove(handle);
+                model.qpHandles.remove(handle);
+                library.qpFree(vqp);
+            }
+            if (!qp.closed) {
+                return 0;
+            }
+            if (!qp.handles.isEmpty()) {
+                qp.real = qp.handles.get(0).real;
+                return 0;
             }
             qp.real = 0;
             model.qps.remove(qp);
             if (qp.attributes.connected()) {
                 model.bury(qp);
             }
-            library.qpFree(vqp);
+            library.qpFree(qp.virtual);
             keyMaps.release(qp.remoteKeyMap);
             library.idmapFree(qp.srqNumberMap);
             return 0;

@@ -57,6 +57,7 @@ final class RealObjects {
                     trouble = first(trouble, "detach " + qp.name() + " from a multicast group",
                             group.detach(backend, qp.real));
                 }
+                trouble = first(trouble, "destroy a handle of " + qp.name(), closeHandles(qp));
                 trouble = first(trouble, "destroy " + qp.name(), backend.destroyQp(qp.real));
                 qp.real = 0;
             }
@@ -138,6 +139,19 @@ final class RealObjects {
         return trouble;
     }
 
+    /** All but that which is the queue pair's real object. @return 0, or the last error */
+    private int closeHandles(final Qp qp) {
+        int err = 0;
+        for (final QpHandle handle : qp.handles) {
+            library.qpBind(handle.virtual, 0);
+            if (handle.real != 0 && handle.real != qp.real) {
+                err = Math.max(err, backend.destroyQp(handle.real));
+            }
+            handle.real = 0;
+        }
+        return err;
+    }
+
     private static String first(final String trouble, final String what, final int err) {
         return trouble != null || err <= 0 ? trouble : "cannot " + what + ": " + VerbsErrno.name(err);
     }
@@ -214,6 +228,7 @@ final class RealObjects {
         for (final Qp qp : model.qps.inOrder()) {
             try {
                 queuePairs.recreate(qp);
+                xrc.reopen(qp);
             } catch (VerbsException e) {
                 throw new Refusal("cannot create " + qp.name() + " anew (" + qp.maxSendWr + "+1 send requests, "
                         + qp.maxRecvWr + " receives): " + VerbsErrno.name(e.errno()));

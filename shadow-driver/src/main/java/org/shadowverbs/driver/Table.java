@@ -28,6 +28,11 @@ final class Table<R extends Resource> {
         return resource;
     }
 
+    /** @return null: there is none at that address */
+    synchronized R find(final long virtual) {
+        return byVirtual.get(virtual);
+    }
+
     synchronized void remove(final R resource) {
         byVirtual.remove(resource.virtual);
     }

@@ -10,6 +10,7 @@ import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
@@ -203,6 +204,9 @@ final class Verbs {
                 break;
             case Op.CLOSE_XRCD:
                 r.answer(0, xrc.close(r.arg(0)));
+                break;
+            case Op.OPEN_QP:
+                r.answer(xrc.openQp(r.arg(0), r.struct(1, ibv_qp_open_attr.sizeof())), 0);
                 break;
             case Op.MODIFY_SRQ:
                 r.answer(0, sharedReceives.modify(r.arg(0), r.struct(1, ibv_srq_attr.sizeof()), r.intArg(2)));

@@ -10,6 +10,7 @@ final class VerbsErrno {
     static final int EBUSY = 16;
     static final int ENODEV = 19;
     static final int EINVAL = 22;
+    static final int ENOSYS = 38;
     static final int ENODATA = 61;
     static final int EOPNOTSUPP = 95;
 
@@ -32,6 +33,8 @@ final class VerbsErrno {
                 return "ENODEV";
             case EINVAL:
                 return "EINVAL";
+            case ENOSYS:
+                return "ENOSYS";
             case ENODATA:
                 return "ENODATA";
             case EOPNOTSUPP:

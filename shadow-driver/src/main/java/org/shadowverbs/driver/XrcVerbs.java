@@ -3,12 +3,14 @@ package org.shadowverbs.driver;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.abi.sv_qp_spec;
+import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
 import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.ExceptionSet;
 
-/** XRC domains, and the numbers of shared receive queues that requests name. */
+/** XRC domains, further handles of queue pairs that receive, and the numbers of shared receive queues that requests name. */
 final class XrcVerbs {
     private static final int O_CREAT = 0100;
 
@@ -72,6 +74,89 @@ final class XrcVerbs {
             ibv_xrcd_init_attr.oflags(attr, O_CREAT);
             xrcd.real = backend.openXrcd(xrcd.context.real, attr);
             library.xrcdBind(xrcd.virtual, xrcd.real);
+        }
+    }
+
+    /** ibv_open_qp. The errors are those of libibverbs and the kernel. */
+    long openQp(final long vcontext, final MemorySegment attr) {
+        final int mask = ibv_qp_open_attr.comp_mask(attr);
+        final int needed = verbs_h.IBV_QP_OPEN_ATTR_NUM() | verbs_h.IBV_QP_OPEN_ATTR_XRCD()
+                | verbs_h.IBV_QP_OPEN_ATTR_TYPE();
+        if ((mask & ~(needed | verbs_h.IBV_QP_OPEN_ATTR_CONTEXT())) != 0) {
+            throw new VerbsException(VerbsErrno.ENOSYS);
+        }
+        if ((mask & needed) != needed || ibv_qp_open_attr.qp_type(attr) != verbs_h.IBV_QPT_XRC_RECV()) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        final Xrcd xrcd = model.xrcds.get(ibv_qp_open_attr.xrcd(attr).address());
+        if (xrcd.context.virtual != vcontext) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        final Qp qp = receiver(xrcd, ibv_qp_open_attr.qp_num(attr));
+        synchronized (qp) {
+            return open(qp, xrcd, ibv_qp_open_attr.qp_context(attr).address());
+        }
+    }
+
+    private Qp receiver(final Xrcd xrcd, final int number) {
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.virtualQpNum == number && qp.xrcd != null && qp.xrcd.domain == xrcd.domain) {
+                return qp;
+            }
+        }
+        if (xrcd.fd < 0) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
+        throw VerbsException.unsupported("ibv_open_qp of queue pair 0x" + Integer.toHexString(number)
+                + ", which this context has not made,");
+    }
+
+    private long open(final Qp qp, final Xrcd xrcd, final long qpContext) {
+        final long virtual = qp.real == 0 ? 0 : library.qpAlloc(xrcd.context.virtual, 0);
+        if (virtual == 0) {
+            throw new VerbsException(qp.real == 0 ? VerbsErrno.EINVAL : VerbsErrno.ENOMEM);
+        }
+        final QpHandle handle = new QpHandle(virtual, 0, qp, xrcd, qpContext);
+        try (Arena arena = Arena.ofConfined()) {
+            handle.real = openReal(handle);
+            final MemorySegment spec = sv_qp_spec.allocate(arena);
+            sv_qp_spec.xrcd(spec, MemorySegment.ofAddress(xrcd.virtual));
+            sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qpContext));
+            sv_qp_spec.qp_type(spec, qp.type);
+            sv_qp_spec.vqp_num(spec, qp.virtualQpNum);
+            sv_qp_spec.opened(spec, MemorySegment.ofAddress(qp.virtual));
+            ContextVerbs.check(library.qpOpen(virtual, spec));
+            ContextVerbs.check(library.qpBind(virtual, handle.real));
+            qp.handles.add(handle);
+            model.qpHandles.add(handle);
+            return virtual;
+        } catch (RuntimeException e) {
+            if (handle.real != 0) {
+                backend.destroyQp(handle.real);
+            }
+            library.qpFree(virtual);
+            throw e;
+        }
+    }
+
+    private long openReal(final QpHandle handle) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_open_attr.allocate(arena);
+            ibv_qp_open_attr.comp_mask(attr, verbs_h.IBV_QP_OPEN_ATTR_NUM() | verbs_h.IBV_QP_OPEN_ATTR_XRCD()
+                    | verbs_h.IBV_QP_OPEN_ATTR_TYPE() | verbs_h.IBV_QP_OPEN_ATTR_CONTEXT());
+            ibv_qp_open_attr.qp_num(attr, backend.qpNum(handle.qp.real));
+            ibv_qp_open_attr.xrcd(attr, MemorySegment.ofAddress(handle.xrcd.real));
+            ibv_qp_open_attr.qp_context(attr, MemorySegment.ofAddress(handle.virtual));
+            ibv_qp_open_attr.qp_type(attr, verbs_h.IBV_QPT_XRC_RECV());
+            return backend.openQp(handle.xrcd.context.real, attr);
+        }
+    }
+
+    /** Opens the handles of a real queue pair that was made anew; the one that it was made with is there. */
+    void reopen(final Qp qp) {
+        for (final QpHandle handle : qp.handles) {
+            handle.real = handle.virtual == qp.maker() ? qp.real : openReal(handle);
+            ContextVerbs.check(library.qpBind(handle.virtual, handle.real));
         }
     }
 

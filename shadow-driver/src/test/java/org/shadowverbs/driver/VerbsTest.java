@@ -148,6 +148,7 @@ class VerbsTest {
         assertEquals(shadowverbs_h.SV_OP_MODIFY_QP(), Op.MODIFY_QP);
         assertEquals(shadowverbs_h.SV_OP_DESTROY_AH(), Op.DESTROY_AH);
         assertEquals(shadowverbs_h.SV_OP_CREATE_SRQ_EX(), Op.CREATE_SRQ_EX);
+        assertEquals(shadowverbs_h.SV_OP_OPEN_QP(), Op.OPEN_QP);
         assertEquals(shadowverbs_h.SV_OP_EXIT(), Op.EXIT);
     }
 

@@ -37,7 +37,7 @@ final class PairSystemTest {
         "threads --mode signaled, threads --mode every-fourth",
         "share-map --mode run, share-map --mode rest",
         "xrc, xrc --signaled, datagram, device",
-        "new-objects"
+        "new-objects, xrc --mode opened"
     })
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
         try (Job job = Distribution.start()) {

@@ -476,28 +476,37 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_CLOSE_XRCD() {
         return SV_OP_CLOSE_XRCD;
     }
-    private static final int SV_OP_FROM_KERNEL = (int)48L;
+    private static final int SV_OP_OPEN_QP = (int)48L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_FROM_KERNEL = 48
+     * enum sv_op.SV_OP_OPEN_QP = 48
+     * }
+     */
+    public static int SV_OP_OPEN_QP() {
+        return SV_OP_OPEN_QP;
+    }
+    private static final int SV_OP_FROM_KERNEL = (int)49L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_FROM_KERNEL = 49
      * }
      */
     public static int SV_OP_FROM_KERNEL() {
         return SV_OP_FROM_KERNEL;
     }
-    private static final int SV_OP_EXIT = (int)49L;
+    private static final int SV_OP_EXIT = (int)50L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 49
+     * enum sv_op.SV_OP_EXIT = 50
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)50L;
+    private static final int SV_OP_COUNT = (int)51L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 50
+     * enum sv_op.SV_OP_COUNT = 51
      * }
      */
     public static int SV_OP_COUNT() {
@@ -5602,6 +5611,67 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         try {
             if (TRACE_DOWNCALLS) {
                 traceDowncall("sv_real_create_qp_ex", real, attr);
+            }
+            return (MemorySegment)mh$.invokeExact(real, attr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_open_qp {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_open_qp");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_open_qp(struct ibv_context *real, struct ibv_qp_open_attr *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_open_qp$descriptor() {
+        return sv_real_open_qp.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_open_qp(struct ibv_context *real, struct ibv_qp_open_attr *attr)
+     * }
+     */
+    public static MethodHandle sv_real_open_qp$handle() {
+        return sv_real_open_qp.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_open_qp(struct ibv_context *real, struct ibv_qp_open_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_open_qp$address() {
+        return sv_real_open_qp.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct ibv_qp *sv_real_open_qp(struct ibv_context *real, struct ibv_qp_open_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_open_qp(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_open_qp.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_open_qp", real, attr);
             }
             return (MemorySegment)mh$.invokeExact(real, attr);
         } catch (Error | RuntimeException ex) {

@@ -28,6 +28,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint32_t vqp_num;
  *     uint32_t extended;
  *     uint64_t send_ops_flags;
+ *     struct ibv_qp *opened;
  * }
  * }
  */
@@ -49,7 +50,8 @@ public class sv_qp_spec {
         shadowverbs_h.C_INT.withName("vqp_num"),
         shadowverbs_h.C_INT.withName("extended"),
         MemoryLayout.paddingLayout(4),
-        shadowverbs_h.C_LONG.withName("send_ops_flags")
+        shadowverbs_h.C_LONG.withName("send_ops_flags"),
+        shadowverbs_h.C_POINTER.withName("opened")
     ).withName("sv_qp_spec");
 
     /**
@@ -541,6 +543,50 @@ public class sv_qp_spec {
      */
     public static void send_ops_flags(MemorySegment struct, long fieldValue) {
         struct.set(send_ops_flags$LAYOUT, send_ops_flags$OFFSET, fieldValue);
+    }
+
+    private static final AddressLayout opened$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("opened"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * struct ibv_qp *opened
+     * }
+     */
+    public static final AddressLayout opened$layout() {
+        return opened$LAYOUT;
+    }
+
+    private static final long opened$OFFSET = $LAYOUT.byteOffset(groupElement("opened"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * struct ibv_qp *opened
+     * }
+     */
+    public static final long opened$offset() {
+        return opened$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * struct ibv_qp *opened
+     * }
+     */
+    public static MemorySegment opened(MemorySegment struct) {
+        return struct.get(opened$LAYOUT, opened$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * struct ibv_qp *opened
+     * }
+     */
+    public static void opened(MemorySegment struct, MemorySegment fieldValue) {
+        struct.set(opened$LAYOUT, opened$OFFSET, fieldValue);
     }
 
     /**
