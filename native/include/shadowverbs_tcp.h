@@ -26,6 +26,7 @@
  *
  *                   imm                 length      remote_addr     compare_add       swap       rkey
  *   datagram                                        GID's prefix    its interface id  sl, Q_Key  queue pair
+ *   of XRC          (atomics) SRQ                                       (others) SRQ
  *   .._INV          rkey to invalidate
  *   BIND_MW         access flags                    first address   bytes             lkey       of the window
  */

@@ -84,6 +84,15 @@ static void put_destination(struct sv_tcp_send *to, const struct ibv_send_wr *wr
 	to->rkey = wr->wr.ud.remote_qpn;
 }
 
+/* Of XRC: the shared receive queue at the peer, in a field that the opcode leaves free. */
+static void put_srq(struct sv_tcp_send *to, uint32_t number)
+{
+	if (OPCODES_ATOMIC >> to->opcode & 1)
+		to->imm = number;
+	else
+		to->compare_add = number;
+}
+
 /* Writes one request; returns 0 or an errno value, then nothing has changed. */
 static int put_send(struct sv_tcp_qp *qp, uint32_t tail, const struct ibv_send_wr *wr)
 {
@@ -135,6 +144,8 @@ static int put_send(struct sv_tcp_qp *qp, uint32_t tail, const struct ibv_send_w
 		to->remote_addr = wr->wr.rdma.remote_addr;
 		to->rkey = wr->wr.rdma.rkey;
 	}
+	if (unlikely(qp->v.qp_type == IBV_QPT_XRC_SEND))
+		put_srq(to, wr->qp_type.xrc.remote_srqn);
 	return 0;
 }
 

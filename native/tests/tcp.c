@@ -98,6 +98,23 @@ static void test_inline_payload_is_captured(void)
 	free(w);
 }
 
+static void test_a_request_of_xrc_names_its_queue(void)
+{
+	struct world *w = make_world();
+	struct ibv_send_wr add = { .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD, .qp_type.xrc.remote_srqn = 0x123,
+				   .wr.atomic = { .remote_addr = 8, .compare_add = 5, .swap = 6, .rkey = 42 } };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = 99, .qp_type.xrc.remote_srqn = 0x456,
+				  .wr.rdma = { .remote_addr = 8, .rkey = 42 }, .next = &add }, *bad = NULL;
+
+	w->qp.v.qp_type = IBV_QPT_XRC_SEND;
+	CHECK_EQUAL(post(w, &wr, &bad), 0);
+	CHECK_EQUAL(sent(w, 0)->compare_add, 0x456);
+	CHECK_EQUAL(sent(w, 0)->imm, 99);
+	CHECK_EQUAL(sent(w, 1)->imm, 0x123);
+	CHECK_EQUAL(sent(w, 1)->compare_add, 5);
+	free(w);
+}
+
 static void test_a_full_queue_refuses_and_names_the_request(void)
 {
 	struct world *w = make_world();
@@ -380,6 +397,7 @@ int main(void)
 	RUN(test_who_polls_in_vain_rests_until_something_completes);
 	RUN(test_a_queue_pair_that_is_to_fail_tells_the_engine);
 	RUN(test_a_request_is_written_whole);
+	RUN(test_a_request_of_xrc_names_its_queue);
 	RUN(test_inline_payload_is_captured);
 	RUN(test_a_full_queue_refuses_and_names_the_request);
 	RUN(test_a_sleeping_engine_is_woken_once);

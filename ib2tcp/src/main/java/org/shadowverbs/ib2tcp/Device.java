@@ -76,7 +76,7 @@ abstract class Device {
         remove(qp.bell);
     }
 
-    /** The number of the queue pair with that bell. */
+    /** The number of the queue pair, or of the shared receive queue of XRC, with that bell. */
     final int number(final int bell) {
         return numberBase | bell;
     }
@@ -89,6 +89,13 @@ abstract class Device {
     /** The queue pair with that bell, or null. */
     final QueuePair queuePairAt(final int bell) {
         return bell < byBell.length && byBell[bell] instanceof QueuePair ? (QueuePair) byBell[bell] : null;
+    }
+
+    /** The shared receive queue of that number in a domain of XRC, or null. */
+    final SharedQueue sharedQueue(final int number, final int xrcDomain) {
+        final int bell = number - numberBase;
+        return bell >= 0 && bell < byBell.length && byBell[bell] instanceof SharedQueue
+                && ((SharedQueue) byBell[bell]).xrcDomain == xrcDomain ? (SharedQueue) byBell[bell] : null;
     }
 
     /** One past the highest bell in use so far. */
@@ -111,7 +118,7 @@ abstract class Device {
                 && qp.peerPrefix == link.peerPrefix;
         switch (Frame.type(header)) {
             case Frame.REQUEST:
-                if (known && qp.type == QueuePair.RC && qp.receives()) {
+                if (known && (qp.type == QueuePair.RC || qp.type == QueuePair.XRC_RECV) && qp.receives()) {
                     qp.responder.request(link, inbound);
                 } else {
                     link.nak(Frame.NOT_READY, header);
@@ -128,7 +135,8 @@ abstract class Device {
                 }
                 break;
             default:
-                if (known && qp.type == QueuePair.RC && (qp.state == QueuePair.RTS || qp.state == QueuePair.SQD)) {
+                if (known && (qp.type == QueuePair.RC || qp.type == QueuePair.XRC_SEND)
+                        && (qp.state == QueuePair.RTS || qp.state == QueuePair.SQD)) {
                     qp.requester.answer(link, inbound);
                 }
                 break;
@@ -149,7 +157,17 @@ abstract class Device {
         forgetSends(qp);
     }
 
-    /** As {@link #forget}, of its send requests. */
+    /** A shared receive queue of XRC ends. A queue pair in the midst of a message for it ends in the error state. */
+    final void forget(final SharedQueue queue) {
+        for (int i = 0; i < byBell.length; i++) {
+            final QueuePair qp = queuePairAt(i);
+            if (qp != null && qp.xrcDomain == queue.xrcDomain && qp.receives.leave(queue)) {
+                qp.enter(QueuePair.ERR);
+            }
+        }
+    }
+
+    /** As {@link #forget(QueuePair)}, of its send requests. */
     final void forgetSends(final QueuePair qp) {
         for (int i = 0; i < links.size(); i++) {
             final Link link = links.get(i);

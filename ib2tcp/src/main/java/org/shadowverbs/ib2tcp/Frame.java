@@ -14,7 +14,7 @@ package org.shadowverbs.ib2tcp;
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
  *   | remote address / result of an atomic                                  | 24
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
- *   | rkey / Q_Key                      | 0                                 | 32
+ *   | rkey / Q_Key                      | shared receive queue (XRC)        | 32
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
  *   | length of the message                                                 | 40
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
@@ -66,7 +66,8 @@ final class Frame {
     /** Of a datagram: the MTU of the port. */
     static final int MAX_DATAGRAM = 4096;
 
-    private static final int QP_NUMBERS = 1 << 24;
+    /** Of queue pairs and of the shared receive queues of XRC. */
+    private static final int NUMBERS = 1 << 24;
     private static final int SERVICE_LEVELS = 16;
 
     private Frame() {
@@ -191,6 +192,15 @@ final class Frame {
         Memory.net32(at + 32, value);
     }
 
+    /** Of a request of XRC: the number of the shared receive queue at the peer that it names; else 0. */
+    static int sharedQueue(final long at) {
+        return Memory.net32(at + 36);
+    }
+
+    static void sharedQueue(final long at, final int number) {
+        Memory.net32(at + 36, number);
+    }
+
     static long length(final long at) {
         return Memory.net64(at + 40);
     }
@@ -229,14 +239,15 @@ final class Frame {
         final int opcode = opcode(at);
         final int payload = payload(at);
         final long length = length(at);
-        if (Integer.compareUnsigned(destination(at), QP_NUMBERS) >= 0
-                || Integer.compareUnsigned(source(at), QP_NUMBERS) >= 0) {
-            throw new ProtocolException("a queue pair number of more than 24 bits");
+        if (Integer.compareUnsigned(destination(at), NUMBERS) >= 0
+                || Integer.compareUnsigned(source(at), NUMBERS) >= 0
+                || Integer.compareUnsigned(sharedQueue(at), NUMBERS) >= 0) {
+            throw new ProtocolException("a number of more than 24 bits");
         }
         if (payload < 0 || payload > MAX_PAYLOAD || length < 0 || length > MAX_MESSAGE) {
             throw new ProtocolException("a length beyond bounds");
         }
-        if (Memory.i32(at + 36) != 0 || (flags(at) & ~SOLICITED) != 0) {
+        if (sharedQueue(at) != 0 && type != REQUEST || (flags(at) & ~SOLICITED) != 0) {
             throw new ProtocolException("bits that must be zero");
         }
         final boolean data;

@@ -161,7 +161,7 @@ final class MemoryRegions {
     long findRemote(final QueuePair qp, final int key, final long from, final long bytes, final int needed) {
         final int place = key >>> TAG_BITS;
         return !known(key) || kind[place] == NOTHING || kind[place] == WINDOW_2 && owner[place] != qp ? 0
-                : find(place, qp.domain, from, bytes, needed);
+                : find(place, qp.remoteDomain, from, bytes, needed);
     }
 
     // ---- Windows ------------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ final class Posix {
     private static final int EPOLL_CTL_MOD = 3;
     private static final int MS_ASYNC = 1;
     private static final int SOCKADDR_SIZE = 16;
+    /** Or a little more than a struct stat, which begins with device and inode. */
+    private static final int STAT_SIZE = 256;
     private static final long FUTEX = "amd64".equals(System.getProperty("os.arch")) ? 202 : 98;
     private static final int FUTEX_WAIT_PRIVATE = 128;
     private static final int FUTEX_WAKE_PRIVATE = 129;
@@ -116,6 +118,16 @@ final class Posix {
 
     long writev(final int fd, final long iov, final int count) {
         return call(WRITEV, fd, iov, count, 0, 0);
+    }
+
+    /** @return device and inode of an open file */
+    long[] file(final int fd) {
+        final long stat = allocate(STAT_SIZE);
+        final long result = call(f("fstat"), fd, stat, 0, 0, 0);
+        final long[] file = {Memory.i64(stat), Memory.i64(stat + 8)};
+        free(stat);
+        check(result, "ask for a file's inode");
+        return file;
     }
 
     void close(final int fd) {

@@ -42,6 +42,26 @@ final class QpStates {
         QueuePair.SQD, QueuePair.SQD, 0, PKEY | ACCESS | MIGRATION,
         QueuePair.SQE, QueuePair.RTS, 0, CUR | ACCESS,
     };
+    private static final int[] XRC_SEND = {
+        QueuePair.RESET, QueuePair.INIT, PKEY | PORT | ACCESS, 0,
+        QueuePair.INIT, QueuePair.INIT, 0, PKEY | PORT | ACCESS,
+        QueuePair.INIT, QueuePair.RTR, PATH, ACCESS | PKEY,
+        QueuePair.RTR, QueuePair.RTS, RETRIES | PSN, CUR | ACCESS | MIGRATION,
+        QueuePair.RTS, QueuePair.RTS, 0, CUR | ACCESS | MIGRATION,
+        QueuePair.RTS, QueuePair.SQD, 0, NOTIFY,
+        QueuePair.SQD, QueuePair.RTS, 0, CUR | ACCESS | MIGRATION,
+        QueuePair.SQD, QueuePair.SQD, 0, PKEY | ACCESS | MIGRATION | RETRIES,
+    };
+    private static final int[] XRC_RECV = {
+        QueuePair.RESET, QueuePair.INIT, PKEY | PORT | ACCESS, 0,
+        QueuePair.INIT, QueuePair.INIT, 0, PKEY | PORT | ACCESS,
+        QueuePair.INIT, QueuePair.RTR, PATH | verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC() | TIMER, ACCESS | PKEY,
+        QueuePair.RTR, QueuePair.RTS, verbs_h.IBV_QP_TIMEOUT() | PSN, CUR | ACCESS | TIMER | MIGRATION,
+        QueuePair.RTS, QueuePair.RTS, 0, CUR | ACCESS | TIMER | MIGRATION,
+        QueuePair.RTS, QueuePair.SQD, 0, NOTIFY,
+        QueuePair.SQD, QueuePair.RTS, 0, CUR | ACCESS | TIMER | MIGRATION,
+        QueuePair.SQD, QueuePair.SQD, 0, PKEY | ACCESS | TIMER | MIGRATION | verbs_h.IBV_QP_TIMEOUT(),
+    };
     private static final int[] UD = {
         QueuePair.RESET, QueuePair.INIT, PKEY | PORT | QKEY, 0,
         QueuePair.INIT, QueuePair.INIT, 0, PKEY | PORT | QKEY,
@@ -57,13 +77,29 @@ final class QpStates {
     private QpStates() {
     }
 
+    /** What a queue pair of XRC has no half for is left out: programs treat both alike, as the kernel's verbs core lets them. */
+    static int relevant(final int type, final int mask) {
+        return switch (type) {
+            case QueuePair.XRC_SEND -> mask & ~(verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC() | TIMER);
+            case QueuePair.XRC_RECV -> mask & ~(verbs_h.IBV_QP_MAX_QP_RD_ATOMIC() | verbs_h.IBV_QP_RETRY_CNT()
+                    | verbs_h.IBV_QP_RNR_RETRY());
+            default -> mask;
+        };
+    }
+
     /** @param type of {@link QueuePair} */
     static boolean allows(final int type, final int from, final int to, final int mask) {
         final int rest = mask & ~STATE;
         if (to == QueuePair.RESET || to == QueuePair.ERR) {
             return (rest & ~CUR) == 0;
         }
-        final int[] table = type == QueuePair.RC ? RC : type == QueuePair.UC ? UC : UD;
+        final int[] table = switch (type) {
+            case QueuePair.RC -> RC;
+            case QueuePair.UC -> UC;
+            case QueuePair.XRC_SEND -> XRC_SEND;
+            case QueuePair.XRC_RECV -> XRC_RECV;
+            default -> UD;
+        };
         for (int i = 0; i < table.length; i += 4) {
             if (table[i] == from && table[i + 1] == to) {
                 return (rest & table[i + 2]) == table[i + 2] && (rest & ~(table[i + 2] | table[i + 3])) == 0;

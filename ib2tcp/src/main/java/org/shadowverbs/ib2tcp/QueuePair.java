@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
+import java.util.Arrays;
+
 /** A queue pair: what both its halves know. */
 final class QueuePair implements Rung {
     /** Transports: enum ibv_qp_type. */
     static final int RC = 2;
     static final int UC = 3;
     static final int UD = 4;
+    static final int XRC_SEND = 9;
+    static final int XRC_RECV = 10;
 
     static final int RESET = 0;
     static final int INIT = 1;
@@ -29,11 +33,16 @@ final class QueuePair implements Rung {
     final int bell;
     final int number;
     final int type;
+    /** Its protection domain; 0 of a receiver of XRC. */
     final long domain;
+    /** Of a receiver of XRC: number of the domain that its shared receive queues are in; else 0. */
+    final int xrcDomain;
     final boolean signalAll;
+    /** Null of a receiver of XRC. */
     final CompletionQueue sendQueue;
+    /** Null of XRC. */
     final CompletionQueue recvQueue;
-    /** Null: its receives are its own. */
+    /** Null: its receives are its own, or, of XRC, those of the queue that a request names. */
     final SharedQueue shared;
     final Events async;
     final Ring send;
@@ -58,17 +67,24 @@ final class QueuePair implements Rung {
     int minRnrTimer;
     /** Of datagrams. */
     int qkey;
+    /** The protection domain of the memory that the peer means; of XRC that of the queue which its request names. */
+    long remoteDomain;
+    /** Addresses of the structs that stand for it: its own, and those of ibv_open_qp. */
+    private long[] handles;
     private final Completion completion = new Completion();
 
     QueuePair(final Device device, final long address, final int bell, final int type, final long domain,
-            final boolean signalAll, final CompletionQueue sendQueue, final CompletionQueue recvQueue,
+            final int xrcDomain, final boolean signalAll, final CompletionQueue sendQueue, final CompletionQueue recvQueue,
             final SharedQueue shared, final Events async) {
         this.device = device;
         this.address = address;
+        this.handles = new long[] {address};
         this.bell = bell;
         this.number = device.number(bell);
         this.type = type;
         this.domain = domain;
+        this.remoteDomain = domain;
+        this.xrcDomain = xrcDomain;
         this.signalAll = signalAll;
         this.sendQueue = sendQueue;
         this.recvQueue = recvQueue;
@@ -77,9 +93,39 @@ final class QueuePair implements Rung {
         send = new Ring(address + Layouts.QP_SEND, address + Layouts.QP_SEND_TAIL, address + Layouts.QP_SEND_HEAD);
         recv = new Ring(address + Layouts.QP_RECV, address + Layouts.QP_RECV_TAIL, address + Layouts.QP_RECV_HEAD);
         receives = new Receives(this, shared);
-        requester = type == RC ? new ReliableRequester(this) : new UnreliableRequester(this);
-        responder = type == RC ? new ReliableResponder(this) : type == UC ? new UnreliableResponder(this)
+        requester = reliable() ? new ReliableRequester(this) : new UnreliableRequester(this);
+        responder = reliable() ? new ReliableResponder(this) : type == UC ? new UnreliableResponder(this)
                 : new DatagramResponder(this);
+    }
+
+    private boolean reliable() {
+        return type == RC || type == XRC_SEND || type == XRC_RECV;
+    }
+
+    void addHandle(final long handle) {
+        handles = Arrays.copyOf(handles, handles.length + 1);
+        handles[handles.length - 1] = handle;
+    }
+
+    /** @return whether it was the last */
+    boolean removeHandle(final long handle) {
+        handles = Arrays.stream(handles).filter(h -> h != handle).toArray();
+        return handles.length == 0;
+    }
+
+    /** Tells all handles. @param type {@code enum ibv_event_type} */
+    void event(final int type) {
+        for (final long handle : handles) {
+            async.send(handle, type);
+        }
+    }
+
+    private boolean failAsked() {
+        boolean asked = false;
+        for (final long handle : handles) {
+            asked |= Memory.acquire(handle + Layouts.QP_FAIL_ASKED) != 0;
+        }
+        return asked;
     }
 
     boolean receives() {
@@ -89,7 +135,7 @@ final class QueuePair implements Rung {
     /** Requests have been posted, or a receive that was waited for. */
     @Override
     public void rung() {
-        if (Memory.acquire(address + Layouts.QP_FAIL_ASKED) != 0 && state != RESET && state != ERR) {
+        if (failAsked() && state != RESET && state != ERR) {
             enter(ERR);
         } else if (state == ERR) {
             flush();
@@ -116,7 +162,9 @@ final class QueuePair implements Rung {
                 recv.clear();
                 receives.reset();
                 Memory.volatileSet(address + Layouts.QP_RECV_WANTED, 0);
-                Memory.volatileSet(address + Layouts.QP_FAIL_ASKED, 0);
+                for (final long handle : handles) {
+                    Memory.volatileSet(handle + Layouts.QP_FAIL_ASKED, 0);
+                }
                 requester.reset();
                 responder.reset();
                 break;
@@ -148,7 +196,7 @@ final class QueuePair implements Rung {
                 receives.reset();
                 flush();
                 if (shared != null && before != ERR) {
-                    async.send(address, EVENT_LAST_WQE_REACHED);
+                    event(EVENT_LAST_WQE_REACHED);
                 }
                 break;
             default:
@@ -159,7 +207,7 @@ final class QueuePair implements Rung {
     /** The send request at the head has failed, and with it the queue pair, or of an unreliable one the send queue. */
     void fail(final int status) {
         completeSend(status);
-        enter(type == RC ? ERR : SQE);
+        enter(reliable() ? ERR : SQE);
     }
 
     /** A queue pair in the error state completes all that it holds, and what is posted later. */
@@ -197,7 +245,7 @@ final class QueuePair implements Rung {
     /** The receive at hand could not take its message. */
     void failReceive(final int status) {
         completion.start(receives.complete(), status, CompletionQueue.OPCODE_RECV, 0);
-        recvQueue.push(completion, number);
+        receives.completionQueue().push(completion, number);
     }
 
     /** The receive at hand has taken the message of that frame, which came over a link. */
@@ -222,6 +270,6 @@ final class QueuePair implements Rung {
             c.sourceLid = Address.sourceLid(from.peerId);
             c.serviceLevel = Frame.serviceLevel(header);
         }
-        recvQueue.push(c, number);
+        receives.completionQueue().push(c, number);
     }
 }

@@ -47,32 +47,53 @@ final class QueuePairObject {
         inline = ibv_qp_cap.max_inline_data(cap);
     }
 
+    /** @param init what the type does not have is left out of its cap */
     static QueuePairObject create(final Device device, final Posix posix, final Events async, final long pd,
             final MemorySegment init, final Map<Long, CompletionQueue> queues, final SharedQueue shared) {
-        final MemorySegment cap = ibv_qp_init_attr.cap(init);
         final int type = ibv_qp_init_attr.qp_type(init);
-        if (type != QueuePair.RC && type != QueuePair.UC && type != QueuePair.UD) {
+        if (type != QueuePair.RC && type != QueuePair.UC && type != QueuePair.UD && type != QueuePair.XRC_SEND) {
             throw new DeviceException(Posix.EOPNOTSUPP, "create a queue pair of type " + type);
         }
-        if (shared != null) {
+        final boolean receives = type != QueuePair.XRC_SEND;
+        final MemorySegment cap = ibv_qp_init_attr.cap(init);
+        if (shared != null || !receives) {
             ibv_qp_cap.max_recv_wr(cap, 0);
             ibv_qp_cap.max_recv_sge(cap, 0);
         }
+        final CompletionQueue sendCq = queues.get(ibv_qp_init_attr.send_cq(init).address());
+        final CompletionQueue recvCq = receives ? queues.get(ibv_qp_init_attr.recv_cq(init).address()) : null;
+        if (sendCq == null || receives && recvCq == null) {
+            throw new DeviceException(Posix.EINVAL, "create a queue pair without completion queues");
+        }
+        if (shared != null && (!receives || shared.xrcDomain != 0)) {
+            throw new DeviceException(Posix.EINVAL, "create a queue pair with a shared receive queue that it cannot have");
+        }
+        return create(device, posix, async, ibv_pd.context(TcpStructs.at(pd, ibv_pd.sizeof())), pd, 0, init, sendCq,
+                recvCq, shared);
+    }
+
+    /** Of XRC, to receive: it has no queue of its own. */
+    static QueuePairObject createReceiver(final Device device, final Posix posix, final Events async, final long context,
+            final int xrcDomain, final MemorySegment init) {
+        ibv_qp_init_attr.cap(init).fill((byte) 0);
+        return create(device, posix, async, MemorySegment.ofAddress(context), 0, xrcDomain, init, null, null, null);
+    }
+
+    private static QueuePairObject create(final Device device, final Posix posix, final Events async,
+            final MemorySegment context, final long pd, final int xrcDomain, final MemorySegment init,
+            final CompletionQueue sendCq, final CompletionQueue recvCq, final SharedQueue shared) {
+        final MemorySegment cap = ibv_qp_init_attr.cap(init);
+        final int type = ibv_qp_init_attr.qp_type(init);
         if (beyond(ibv_qp_cap.max_send_wr(cap), TcpVerbs.MAX_WR) || beyond(ibv_qp_cap.max_recv_wr(cap), TcpVerbs.MAX_WR)
                 || beyond(ibv_qp_cap.max_send_sge(cap), TcpVerbs.MAX_SGE)
                 || beyond(ibv_qp_cap.max_recv_sge(cap), TcpVerbs.MAX_SGE)
                 || beyond(ibv_qp_cap.max_inline_data(cap), TcpVerbs.MAX_INLINE)) {
             throw new DeviceException(Posix.EINVAL, "create a queue pair of that size");
         }
-        final CompletionQueue sendCq = queues.get(ibv_qp_init_attr.send_cq(init).address());
-        final CompletionQueue recvCq = queues.get(ibv_qp_init_attr.recv_cq(init).address());
-        if (sendCq == null || recvCq == null) {
-            throw new DeviceException(Posix.EINVAL, "create a queue pair without completion queues");
-        }
         final int bell = device.newBell();
         final long address = posix.allocate(Layouts.QP_SIZE);
         final MemorySegment struct = TcpStructs.at(address, ibv_qp.sizeof());
-        ibv_qp.context(struct, ibv_pd.context(TcpStructs.at(pd, ibv_pd.sizeof())));
+        ibv_qp.context(struct, context);
         ibv_qp.qp_context(struct, ibv_qp_init_attr.qp_context(init));
         ibv_qp.pd(struct, MemorySegment.ofAddress(pd));
         ibv_qp.send_cq(struct, ibv_qp_init_attr.send_cq(init));
@@ -81,21 +102,38 @@ final class QueuePairObject {
         ibv_qp.qp_num(struct, device.number(bell));
         ibv_qp.qp_type(struct, type);
         Memory.i32(address + Layouts.QP_BELL, bell);
-        Memory.i32(address + Layouts.QP_OPCODES,
-                type == QueuePair.RC ? RC_OPCODES : type == QueuePair.UC ? UC_OPCODES : UD_OPCODES);
+        Memory.i32(address + Layouts.QP_OPCODES, opcodes(type));
         ring(posix, address + Layouts.QP_SEND, Layouts.SEND_SIZE, ibv_qp_cap.max_send_wr(cap),
                 ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_inline_data(cap));
         ring(posix, address + Layouts.QP_RECV, Layouts.RECV_SIZE, ibv_qp_cap.max_recv_wr(cap),
                 ibv_qp_cap.max_recv_sge(cap), 0);
-        final QueuePair qp = new QueuePair(device, address, bell, type, pd, ibv_qp_init_attr.sq_sig_all(init) != 0,
-                sendCq, recvCq, shared, async);
+        final QueuePair qp = new QueuePair(device, address, bell, type, pd, xrcDomain,
+                ibv_qp_init_attr.sq_sig_all(init) != 0, sendCq, recvCq, shared, async);
         device.add(bell, qp);
-        sendCq.users++;
-        recvCq.users++;
-        if (shared != null) {
-            shared.users++;
-        }
+        count(qp, 1);
         return new QueuePairObject(posix, qp, cap);
+    }
+
+    private static int opcodes(final int type) {
+        return switch (type) {
+            case QueuePair.RC, QueuePair.XRC_SEND -> RC_OPCODES;
+            case QueuePair.UC -> UC_OPCODES;
+            case QueuePair.UD -> UD_OPCODES;
+            default -> 0;
+        };
+    }
+
+    /** Counts it among the users of its queues. */
+    private static void count(final QueuePair qp, final int one) {
+        if (qp.sendQueue != null) {
+            qp.sendQueue.users += one;
+        }
+        if (qp.recvQueue != null) {
+            qp.recvQueue.users += one;
+        }
+        if (qp.shared != null) {
+            qp.shared.users += one;
+        }
     }
 
     private static boolean beyond(final int value, final int limit) {
@@ -127,7 +165,40 @@ final class QueuePairObject {
         return qp.domain;
     }
 
-    void modify(final MemorySegment attr, final int mask) {
+    Events async() {
+        return qp.async;
+    }
+
+    boolean is(final QueuePair other) {
+        return qp == other;
+    }
+
+    /** ibv_open_qp. @return address of a further struct ibv_qp that stands for it */
+    long open(final long qpContext) {
+        final long handle = posix.allocate(Layouts.QP_SIZE);
+        final MemorySegment struct = TcpStructs.at(handle, ibv_qp.sizeof());
+        ibv_qp.context(struct, ibv_qp.context(TcpStructs.at(qp.address, ibv_qp.sizeof())));
+        ibv_qp.qp_context(struct, MemorySegment.ofAddress(qpContext));
+        ibv_qp.qp_num(struct, qp.number);
+        ibv_qp.qp_type(struct, qp.type);
+        Memory.i32(handle + Layouts.QP_BELL, qp.bell);
+        qp.addHandle(handle);
+        return handle;
+    }
+
+    /** The queue pair ends with the last handle. */
+    void close(final long handle) {
+        final boolean last = qp.removeHandle(handle);
+        if (handle != qp.address) {
+            posix.free(handle);
+        }
+        if (last) {
+            destroy();
+        }
+    }
+
+    void modify(final MemorySegment attr, final int given) {
+        final int mask = QpStates.relevant(qp.type, given);
         final int target = has(mask, verbs_h.IBV_QP_STATE()) ? ibv_qp_attr.qp_state(attr) : qp.state;
         if (!QpStates.allows(qp.type, qp.state, target, mask) || has(mask, verbs_h.IBV_QP_CUR_STATE())
                 && ibv_qp_attr.cur_qp_state(attr) != qp.state) {
@@ -253,14 +324,9 @@ final class QueuePairObject {
         ibv_qp_cap.max_inline_data(cap, inline);
     }
 
-    void destroy(final Host host) {
+    private void destroy() {
         qp.device.remove(qp);
-        qp.sendQueue.users--;
-        qp.recvQueue.users--;
-        if (qp.shared != null) {
-            qp.shared.users--;
-        }
-        host.forgetEvents(qp.async.readEnd, qp.async.writeEnd, qp.address);
+        count(qp, -1);
         posix.free(Memory.i64(qp.address + Layouts.QP_SEND + Layouts.RING_ENTRIES));
         posix.free(Memory.i64(qp.address + Layouts.QP_RECV + Layouts.RING_ENTRIES));
         posix.free(qp.address);

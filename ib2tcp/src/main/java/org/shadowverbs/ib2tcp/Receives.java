@@ -4,18 +4,42 @@ package org.shadowverbs.ib2tcp;
 /**
  * The receive that a queue pair's next message goes to. Of its own queue it is the one at the head until the message is
  * complete; of a shared one it is taken when the message begins, and stays with the queue pair when the connection breaks:
- * what has been written to it by then is the beginning of the same message.
+ * what has been written to it by then is the beginning of the same message. With XRC each message names its shared queue.
  */
 final class Receives {
     private final QueuePair qp;
-    private final SharedQueue shared;
+    private SharedQueue shared;
     private long held;
     private boolean awaited;
 
-    /** @param shared null: the queue pair has its own queue */
+    /** @param shared null: the queue pair has its own queue, or, of XRC, none has been named yet */
     Receives(final QueuePair qp, final SharedQueue shared) {
         this.qp = qp;
         this.shared = shared;
+    }
+
+    /** The next message names this queue. */
+    void from(final SharedQueue queue) {
+        if (queue != shared) {
+            reset();
+            shared = queue;
+        }
+    }
+
+    /** A queue that messages have named ends. @return whether it is in the midst of one */
+    boolean leave(final SharedQueue queue) {
+        if (queue != shared) {
+            return false;
+        }
+        final boolean midst = taken();
+        reset();
+        shared = null;
+        return midst;
+    }
+
+    /** Where its completion goes. */
+    CompletionQueue completionQueue() {
+        return shared == null || shared.completionQueue == null ? qp.recvQueue : shared.completionQueue;
     }
 
     /** The protection domain that its lkeys belong to. */

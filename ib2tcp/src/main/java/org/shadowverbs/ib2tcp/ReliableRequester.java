@@ -2,7 +2,7 @@
 package org.shadowverbs.ib2tcp;
 
 /**
- * Of a reliable connection: waits for answers, and goes back to the first request that is not answered when the peer was not
+ * Of a reliable connection or of XRC: waits for answers, and goes back to the first request that is not answered when the peer was not
  * ready or the way to it broke. Every message has one sequence number.
  *
  * <p>Each time it goes back it begins a new <em>attempt</em>, whose number is in every frame: what comes late of an older
@@ -134,6 +134,10 @@ final class ReliableRequester extends Requester {
         final int part = Frame.reads(opcode) ? 0 : (int) Math.min(length - offset, Frame.MAX_PAYLOAD);
         Memory.i32(request + Layouts.SEND_SEQUENCE, nextSequence);
         final long header = frame(batch, request, Frame.REQUEST, part, attempt, qp.peerNumber, nextSequence);
+        if (qp.type == QueuePair.XRC_SEND) {
+            Frame.sharedQueue(header, Frame.atomic(opcode) ? Memory.i32(request + Layouts.SEND_IMM)
+                    : (int) Memory.i64(request + Layouts.SEND_COMPARE));
+        }
         if (!Frame.sends(opcode)) {
             Frame.address(header, Memory.i64(request + Layouts.SEND_REMOTE));
             Frame.rkey(header, Memory.i32(request + Layouts.SEND_RKEY));

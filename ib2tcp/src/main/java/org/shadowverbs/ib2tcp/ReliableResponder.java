@@ -2,7 +2,7 @@
 package org.shadowverbs.ib2tcp;
 
 /**
- * Of a reliable connection: executes each request once, in order of their sequence numbers, whatever is sent again. Answers
+ * Of a reliable connection or of XRC: executes each request once, in order of their sequence numbers, whatever is sent again. Answers
  * go over the link that the request came by.
  */
 final class ReliableResponder extends Responder {
@@ -14,6 +14,8 @@ final class ReliableResponder extends Responder {
     private long offset;
     private long writeTo;
     private boolean takesReceive;
+    /** Of XRC: the shared receive queue that the request names. */
+    private SharedQueue named;
     /** What came after a negative acknowledgement is dropped until the next attempt. */
     private boolean refused;
     private boolean nakDue;
@@ -78,15 +80,25 @@ final class ReliableResponder extends Responder {
         final int ahead = Frame.sequence(header) - expected;
         final int opcode = Frame.opcode(header);
         final long length = Frame.length(header);
+        final boolean known = qp.xrcDomain == 0 || names(header);
         if (ahead < 0) {
             duplicate(header, opcode, length);
         } else if (ahead > 0 || !Frame.reads(opcode) && Frame.offset(header) != offset) {
             refuse(Frame.NOT_READY);
+        } else if (!known) {
+            fail(Frame.INVALID_REQUEST, QueuePair.EVENT_REQ_ERR);
         } else if (Frame.reads(opcode)) {
             read(header, opcode, length);
         } else if (offset > 0 || begin(header, opcode, length)) {
             place(inbound, opcode);
         }
+    }
+
+    /** Each request of XRC names a queue, in whose protection domain it is executed. @return false: there is none */
+    private boolean names(final long header) {
+        named = device.sharedQueue(Frame.sharedQueue(header), qp.xrcDomain);
+        qp.remoteDomain = named == null ? 0 : named.domain;
+        return named != null;
     }
 
     /** The first frame of a SEND or WRITE. @return false: it was refused */
@@ -106,6 +118,9 @@ final class ReliableResponder extends Responder {
                     return false;
                 }
             }
+        }
+        if (takesReceive && named != null) {
+            qp.receives.from(named);
         }
         if (takesReceive && !qp.receives.presentOrAwaited()) {
             refuse(Frame.RNR);
@@ -225,7 +240,7 @@ final class ReliableResponder extends Responder {
     private void fail(final int code, final int event) {
         final Link to = link;
         final int number = attempt;
-        qp.async.send(qp.address, event);
+        qp.event(event);
         qp.enter(QueuePair.ERR);
         to.nak(code, qp.peerNumber, qp.number, expected, number);
     }

@@ -70,7 +70,7 @@ abstract class Requester extends Sender {
         }
         if (!drainReported) {
             drainReported = true;
-            qp.async.send(qp.address, QueuePair.EVENT_SQ_DRAINED);
+            qp.event(QueuePair.EVENT_SQ_DRAINED);
         }
         return true;
     }
@@ -86,7 +86,7 @@ abstract class Requester extends Sender {
         Frame.length(header, Memory.i64(request + Layouts.SEND_LENGTH));
         if (opcode == Frame.SEND_INV) {
             Frame.rkey(header, Memory.i32(request + Layouts.SEND_IMM));
-        } else {
+        } else if (!Frame.atomic(opcode)) {
             Frame.immediate(header, Memory.i32(request + Layouts.SEND_IMM));
         }
         if (part > 0) {

@@ -13,8 +13,13 @@ final class SharedQueue implements Rung {
 
     final long address;
     final long domain;
+    /** Of XRC: number of the domain whose queue pairs' messages may name it, by {@link #number}; else 0. */
+    final int xrcDomain;
+    final int number;
+    /** Of XRC: for its messages' completions; else null. */
+    final CompletionQueue completionQueue;
     final Events async;
-    /** Queue pairs. */
+    /** Queue pairs; those of XRC are not counted. */
     int users;
     final Posix posix;
     private final Ring ring;
@@ -27,10 +32,14 @@ final class SharedQueue implements Rung {
     private int frees;
     private int limit;
 
-    SharedQueue(final Posix posix, final long address, final long domain, final Events async) {
+    SharedQueue(final Posix posix, final long address, final int number, final long domain, final int xrcDomain,
+            final CompletionQueue completionQueue, final Events async) {
         this.posix = posix;
         this.address = address;
+        this.number = number;
         this.domain = domain;
+        this.xrcDomain = xrcDomain;
+        this.completionQueue = completionQueue;
         this.async = async;
         ring = new Ring(address + Layouts.SRQ_RECV, address + Layouts.SRQ_TAIL, address + Layouts.SRQ_HEAD);
         entrySize = Memory.i32(address + Layouts.SRQ_RECV + Layouts.RING_STRIDE);

@@ -12,8 +12,9 @@ final class SharedQueueObject {
     private SharedQueueObject() {
     }
 
+    /** @param queue null, as xrcDomain is 0: not of XRC */
     static SharedQueue create(final Device device, final Posix posix, final Events async, final long context,
-            final long pd, final MemorySegment init) {
+            final long pd, final int xrcDomain, final CompletionQueue queue, final MemorySegment init) {
         final int requests = ibv_srq_attr.max_wr(ibv_srq_init_attr.attr(init));
         final int sges = ibv_srq_attr.max_sge(ibv_srq_init_attr.attr(init));
         checkSize(requests);
@@ -28,9 +29,13 @@ final class SharedQueueObject {
         ibv_srq.pd(struct, MemorySegment.ofAddress(pd));
         Memory.i32(address + Layouts.SRQ_BELL, bell);
         QueuePairObject.ring(posix, address + Layouts.SRQ_RECV, Layouts.RECV_SIZE, requests, sges, 0);
-        final SharedQueue queue = new SharedQueue(posix, address, pd, async);
-        device.add(bell, queue);
-        return queue;
+        final SharedQueue shared =
+                new SharedQueue(posix, address, device.number(bell), pd, xrcDomain, queue, async);
+        device.add(bell, shared);
+        if (queue != null) {
+            queue.users++;
+        }
+        return shared;
     }
 
     private static void checkSize(final int requests) {
@@ -80,6 +85,10 @@ final class SharedQueueObject {
     /** No queue pair uses it. */
     static void destroy(final SharedQueue queue, final Device device, final Host host) {
         device.remove(Memory.i32(queue.address + Layouts.SRQ_BELL));
+        if (queue.completionQueue != null) {
+            device.forget(queue);
+            queue.completionQueue.users--;
+        }
         host.forgetEvents(queue.async.readEnd, queue.async.writeEnd, queue.address);
         queue.free();
         queue.posix.free(Memory.i64(queue.address + Layouts.SRQ_RECV + Layouts.RING_ENTRIES));

@@ -116,7 +116,9 @@ public final class TcpVerbs {
     private final Map<Long, Channel> channels = new HashMap<Long, Channel>();
     private final Map<Long, CompletionQueue> queues = new HashMap<Long, CompletionQueue>();
     private final Map<Long, Channel> channelOf = new HashMap<Long, Channel>();
+    private final XrcDomains xrcDomains = new XrcDomains();
     private final Map<Long, SharedQueue> shared = new HashMap<Long, SharedQueue>();
+    private final Map<Long, Long> xrcdOf = new HashMap<Long, Long>();
     private final Map<Long, Domain> handles = new HashMap<Long, Domain>();
     private final Map<Long, Domain> windows = new HashMap<Long, Domain>();
     private final Map<Long, QueuePairObject> pairs = new HashMap<Long, QueuePairObject>();
@@ -278,6 +280,7 @@ public final class TcpVerbs {
     private void destroyWhatIsLeft(final long context) {
         left(pairs, context).forEach(this::destroyQp);
         left(shared, context).forEach(this::destroySrq);
+        left(xrcDomains.handles(), context).forEach(this::closeXrcd);
         left(handles, context).forEach(this::destroyAh);
         left(windows, context).forEach(this::deallocMw);
         left(queues, context).forEach(this::destroyCq);
@@ -643,20 +646,63 @@ public final class TcpVerbs {
         });
     }
 
+    // ---- XRC domains ------------------------------------------------------------------------------------------------
+
+    /** @param fd of a file that stands for the domain within this process, or negative */
+    public long openXrcd(final long context, final int fd, final int flags) {
+        return call("open an XRC domain", () -> {
+            final long address = xrcDomains.open(posix, context, fd, flags);
+            known(contexts, context).users++;
+            return address;
+        });
+    }
+
+    public void closeXrcd(final long xrcd) {
+        call("close an XRC domain", () -> {
+            final long context = xrcDomains.context(xrcd);
+            xrcDomains.close(posix, xrcd);
+            known(contexts, context).users--;
+            return 0;
+        });
+    }
+
     // ---- Shared receive queues --------------------------------------------------------------------------------------
 
     /** @param init struct ibv_srq_init_attr */
     public long createSrq(final long pd, final MemorySegment init) {
+        return createSrq(pd, 0, 0, init);
+    }
+
+    /** Of XRC. */
+    public long createSrq(final long pd, final long xrcd, final long cq, final MemorySegment init) {
         return call("create a shared receive queue", () -> {
             final Domain domain = known(domains, pd);
+            final CompletionQueue completions = xrcd == 0 ? null : known(queues, cq);
+            final int xrcDomain = xrcd == 0 ? 0 : xrcDomains.domain(xrcd);
             if (shared.size() == MAX_SRQ) {
                 throw new DeviceException(Posix.ENOMEM, "create more than " + MAX_SRQ + " shared receive queues");
             }
             final SharedQueue queue = SharedQueueObject.create(device, posix, domain.context.async,
-                    domain.context.address, pd, struct(init.address(), ibv_srq_init_attr.sizeof()));
+                    domain.context.address, pd, xrcDomain, completions,
+                    struct(init.address(), ibv_srq_init_attr.sizeof()));
             domain.users++;
             shared.put(queue.address, queue);
+            if (xrcd != 0) {
+                xrcDomains.use(xrcd, 1);
+                xrcdOf.put(queue.address, xrcd);
+            }
             return queue.address;
+        });
+    }
+
+    /** The number by which requests of XRC name it. */
+    public int srqNumber(final long srq) {
+        return (int) call("ask for the number of a shared receive queue", () -> {
+            final SharedQueue queue = known(shared, srq);
+            if (queue.xrcDomain == 0) {
+                throw new DeviceException(Posix.EOPNOTSUPP, "number a shared receive queue that is not of XRC");
+            }
+            return queue.number;
         });
     }
 
@@ -682,6 +728,9 @@ public final class TcpVerbs {
             }
             shared.remove(srq);
             known(domains, queue.domain).users--;
+            if (queue.xrcDomain != 0) {
+                xrcDomains.use(xrcdOf.remove(srq), -1);
+            }
             SharedQueueObject.destroy(queue, device, host);
             return 0;
         });
@@ -717,15 +766,52 @@ public final class TcpVerbs {
             final Domain domain = known(domains, pd);
             final MemorySegment given = struct(init.address(), ibv_qp_init_attr.sizeof());
             final long srq = ibv_qp_init_attr.srq(given).address();
-            if (pairs.size() == MAX_QP) {
-                throw new DeviceException(Posix.ENOMEM, "create more than " + MAX_QP + " queue pairs");
-            }
+            checkRoom();
             final QueuePairObject object = QueuePairObject.create(device, posix, domain.context.async, pd, given, queues,
                     srq == 0 ? null : known(shared, srq));
             domain.users++;
             pairs.put(object.address(), object);
             return object.address();
         });
+    }
+
+    /** Of XRC, to receive. */
+    public long createReceiver(final long xrcd, final MemorySegment init) {
+        return call("create a queue pair", () -> {
+            checkRoom();
+            final Context context = known(contexts, xrcDomains.context(xrcd));
+            final QueuePairObject object = QueuePairObject.createReceiver(device, posix, context.async,
+                    context.address, xrcDomains.domain(xrcd), struct(init.address(), ibv_qp_init_attr.sizeof()));
+            return addReceiver(object.address(), object, xrcd);
+        });
+    }
+
+    private long addReceiver(final long handle, final QueuePairObject object, final long xrcd) {
+        xrcDomains.use(xrcd, 1);
+        xrcdOf.put(handle, xrcd);
+        pairs.put(handle, object);
+        return handle;
+    }
+
+    /** A further handle of a queue pair that receives by XRC. */
+    public long openQp(final long xrcd, final int number, final long qpContext) {
+        return call("open a queue pair", () -> {
+            checkRoom();
+            final QueuePair qp = device.queuePair(number);
+            for (final QueuePairObject object : pairs.values()) {
+                if (object.is(qp) && qp.xrcDomain == xrcDomains.domain(xrcd)) {
+                    return addReceiver(object.open(qpContext), object, xrcd);
+                }
+            }
+            throw new DeviceException(Posix.EINVAL, "find queue pair 0x" + Integer.toHexString(number)
+                    + " in the XRC domain");
+        });
+    }
+
+    private void checkRoom() {
+        if (pairs.size() == MAX_QP) {
+            throw new DeviceException(Posix.ENOMEM, "create more than " + MAX_QP + " queue pairs");
+        }
     }
 
     public void modifyQp(final long qp, final MemorySegment attr, final int mask) {
@@ -747,8 +833,14 @@ public final class TcpVerbs {
         call("destroy a queue pair", () -> {
             final QueuePairObject object = known(pairs, qp);
             pairs.remove(qp);
-            known(domains, object.domain()).users--;
-            object.destroy(host);
+            final Long xrcd = xrcdOf.remove(qp);
+            if (xrcd != null) {
+                xrcDomains.use(xrcd, -1);
+            } else {
+                known(domains, object.domain()).users--;
+            }
+            host.forgetEvents(object.async().readEnd, object.async().writeEnd, qp);
+            object.close(qp);
             return 0;
         });
     }

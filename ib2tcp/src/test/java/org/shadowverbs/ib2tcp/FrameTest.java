@@ -32,9 +32,10 @@ class FrameTest {
         Frame.flags(at, Frame.SOLICITED);
         Frame.address(at, 0x1122334455667788L);
         Frame.rkey(at, 0x55667788);
+        Frame.sharedQueue(at, 0xfedcba);
         Frame.check(at);
         assertEquals("01010701" + "00004000" + "00123456" + "00abcdef" + "89abcdef" + "00000000" + "1122334455667788"
-                + "55667788" + "00000000" + "0000000000010000" + "0000000000008000" + "0000000000000000",
+                + "55667788" + "00fedcba" + "0000000000010000" + "0000000000008000" + "0000000000000000",
                 java.util.HexFormat.of().formatHex(Memory.bytes(at, Frame.SIZE)));
     }
 
@@ -70,6 +71,12 @@ class FrameTest {
         refused("type 9");
         Frame.start(at, Frame.ACK, 0, 0, 1 << 24, 2, 0);
         refused("24 bits");
+        Frame.start(at, Frame.REQUEST, Frame.SEND, 0, 2, 2, 0);
+        Frame.sharedQueue(at, 1 << 24);
+        refused("24 bits");
+        Frame.start(at, Frame.ACK, 0, 0, 2, 2, 0);
+        Frame.sharedQueue(at, 1);
+        refused("must be zero");
         Frame.start(at, Frame.NAK, 5, 0, 2, 2, 0);
         refused("kind 5");
     }
@@ -81,7 +88,8 @@ class FrameTest {
         if ((bytes[1] & 1) != 0) { // so that some come further than the first check
             bytes[8] = 0;
             bytes[12] = 0;
-            java.util.Arrays.fill(bytes, 36, 45, (byte) 0);
+            bytes[36] = 0;
+            java.util.Arrays.fill(bytes, bytes[0] == Frame.REQUEST ? 40 : 36, 45, (byte) 0);
             java.util.Arrays.fill(bytes, 48, 53, (byte) 0);
             bytes[3] &= 1;
             bytes[4] = 0;
@@ -96,6 +104,7 @@ class FrameTest {
         assertTrue(Frame.payload(at) >= 0 && Frame.payload(at) <= Frame.MAX_PAYLOAD);
         assertTrue(Frame.length(at) >= 0 && Frame.length(at) <= Frame.MAX_MESSAGE);
         assertTrue(Frame.destination(at) >= 0 && Frame.destination(at) < 1 << 24);
+        assertTrue(Frame.sharedQueue(at) >= 0 && Frame.sharedQueue(at) < 1 << 24);
         if (Frame.payload(at) > 0) {
             assertTrue(Frame.type(at) == Frame.REQUEST && !Frame.reads(Frame.opcode(at))
                     || Frame.type(at) == Frame.READ_RESPONSE || Frame.type(at) == Frame.UNACKNOWLEDGED

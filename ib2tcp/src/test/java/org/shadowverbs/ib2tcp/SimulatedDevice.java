@@ -79,6 +79,48 @@ final class SimulatedDevice extends Device {
         }
     }
 
+    /** Of XRC, to receive. */
+    QueuePairObject createReceiver(final int xrcDomain) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment init = ibv_qp_init_attr.allocate(arena);
+            ibv_qp_init_attr.qp_type(init, QueuePair.XRC_RECV);
+            return QueuePairObject.createReceiver(this, posix, async, 0, xrcDomain, init);
+        }
+    }
+
+    /** Of XRC: the one sends, the other receives. */
+    static void connectXrc(final SimulatedDevice a, final QueuePairObject sender, final SimulatedDevice b,
+            final QueuePairObject receiver) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(arena);
+            ibv_qp_attr.port_num(attr, (byte) 1);
+            ibv_qp_attr.qp_access_flags(attr, 15);
+            ibv_qp_attr.max_dest_rd_atomic(attr, (byte) 4);
+            ibv_qp_attr.max_rd_atomic(attr, (byte) 3);
+            ibv_qp_attr.min_rnr_timer(attr, (byte) 1);
+            ibv_qp_attr.timeout(attr, (byte) 8);
+            ibv_qp_attr.retry_cnt(attr, (byte) 7);
+            ibv_qp_attr.rnr_retry(attr, (byte) 7);
+            ibv_qp_attr.qp_state(attr, QueuePair.INIT);
+            final int init = verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PKEY_INDEX() | verbs_h.IBV_QP_PORT()
+                    | verbs_h.IBV_QP_ACCESS_FLAGS();
+            sender.modify(attr, init);
+            receiver.modify(attr, init);
+            ibv_qp_attr.qp_state(attr, QueuePair.RTR);
+            final int path = verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_AV() | verbs_h.IBV_QP_PATH_MTU()
+                    | verbs_h.IBV_QP_DEST_QPN() | verbs_h.IBV_QP_RQ_PSN();
+            address(ibv_qp_attr.ah_attr(attr), b.id);
+            ibv_qp_attr.dest_qp_num(attr, number(receiver));
+            sender.modify(attr, path);
+            address(ibv_qp_attr.ah_attr(attr), a.id);
+            ibv_qp_attr.dest_qp_num(attr, number(sender));
+            receiver.modify(attr, path | verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC() | verbs_h.IBV_QP_MIN_RNR_TIMER());
+            ibv_qp_attr.qp_state(attr, QueuePair.RTS);
+            sender.modify(attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_TIMEOUT() | verbs_h.IBV_QP_RETRY_CNT()
+                    | verbs_h.IBV_QP_RNR_RETRY() | verbs_h.IBV_QP_SQ_PSN() | verbs_h.IBV_QP_MAX_QP_RD_ATOMIC());
+        }
+    }
+
     /** Up to RTS. */
     static void connect(final QueuePairObject from, final SimulatedDevice to, final int number, final int ownPsn,
             final int peerPsn, final int rnrRetry) {
@@ -160,11 +202,17 @@ final class SimulatedDevice extends Device {
 
     /** As ibv_create_srq makes it. */
     SharedQueue createShared(final int requests) {
+        return createShared(requests, 0);
+    }
+
+    /** @param xrcDomain 0: not of XRC */
+    SharedQueue createShared(final int requests, final int xrcDomain) {
         final int bell = newBell();
         final long address = posix.allocate(Layouts.SRQ_SIZE);
         Memory.i32(address + Layouts.SRQ_BELL, bell);
         QueuePairObject.ring(posix, address + Layouts.SRQ_RECV, Layouts.RECV_SIZE, requests, 2, 0);
-        final SharedQueue shared = new SharedQueue(posix, address, PD, async);
+        final SharedQueue shared =
+                new SharedQueue(posix, address, number(bell), PD, xrcDomain, xrcDomain == 0 ? null : queue, async);
         add(bell, shared);
         return shared;
     }

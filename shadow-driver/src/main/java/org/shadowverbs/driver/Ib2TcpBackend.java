@@ -11,6 +11,10 @@ import org.shadowverbs.bindings.verbs.ibv_mr;
 import org.shadowverbs.bindings.verbs.ibv_mw;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp;
+import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
+import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ib2tcp.DeviceException;
 import org.shadowverbs.ib2tcp.Host;
@@ -117,7 +121,7 @@ final class Ib2TcpBackend implements Backend {
         ibv_device_attr.max_ah(attr, TcpVerbs.MAX_MR);
         ibv_device_attr.max_mw(attr, TcpVerbs.MAX_MR);
         ibv_device_attr.device_cap_flags(attr, verbs_h.IBV_DEVICE_MEM_WINDOW()
-                | verbs_h.IBV_DEVICE_MEM_WINDOW_TYPE_2B() | verbs_h.IBV_DEVICE_SRQ_RESIZE());
+                | verbs_h.IBV_DEVICE_MEM_WINDOW_TYPE_2B() | verbs_h.IBV_DEVICE_SRQ_RESIZE() | verbs_h.IBV_DEVICE_XRC());
         ibv_device_attr.max_cqe(attr, TcpVerbs.MAX_CQE - Cq.ROOM);
         ibv_device_attr.max_mr(attr, TcpVerbs.MAX_MR);
         ibv_device_attr.max_pd(attr, TcpVerbs.MAX_QP);
@@ -305,7 +309,13 @@ final class Ib2TcpBackend implements Backend {
 
     @Override
     public long createQpEx(final long context, final MemorySegment initAttr) {
-        throw without("XRC");
+        return made(() -> verbs.createReceiver(ibv_qp_init_attr_ex.xrcd(initAttr).address(), initAttr));
+    }
+
+    @Override
+    public long openQp(final long context, final MemorySegment attr) {
+        return made(() -> verbs.openQp(ibv_qp_open_attr.xrcd(attr).address(), ibv_qp_open_attr.qp_num(attr),
+                ibv_qp_open_attr.qp_context(attr).address()));
     }
 
     @Override
@@ -378,6 +388,28 @@ final class Ib2TcpBackend implements Backend {
         return made(() -> verbs.createSrq(pd, initAttr));
     }
 
+    /** Of XRC: a basic one is made by {@link #createSrq}. */
+    @Override
+    public long createSrqEx(final long context, final MemorySegment initAttr) {
+        return made(() -> verbs.createSrq(ibv_srq_init_attr_ex.pd(initAttr).address(),
+                ibv_srq_init_attr_ex.xrcd(initAttr).address(), ibv_srq_init_attr_ex.cq(initAttr).address(), initAttr));
+    }
+
+    @Override
+    public int srqNum(final long srq) {
+        return (int) made(() -> verbs.srqNumber(srq));
+    }
+
+    @Override
+    public long openXrcd(final long context, final MemorySegment attr) {
+        return made(() -> verbs.openXrcd(context, ibv_xrcd_init_attr.fd(attr), ibv_xrcd_init_attr.oflags(attr)));
+    }
+
+    @Override
+    public int closeXrcd(final long xrcd) {
+        return err(() -> verbs.closeXrcd(xrcd));
+    }
+
     @Override
     public int modifySrq(final long srq, final MemorySegment attr, final int mask) {
         return err(() -> verbs.modifySrq(srq, attr, mask));
@@ -413,30 +445,5 @@ final class Ib2TcpBackend implements Backend {
     public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
             final int access) {
         throw without("dma-buf regions");
-    }
-
-    @Override
-    public long openXrcd(final long context, final MemorySegment attr) {
-        throw without("XRC");
-    }
-
-    @Override
-    public int closeXrcd(final long xrcd) {
-        throw without("XRC");
-    }
-
-    @Override
-    public long openQp(final long context, final MemorySegment attr) {
-        throw without("XRC");
-    }
-
-    @Override
-    public long createSrqEx(final long context, final MemorySegment initAttr) {
-        throw without("XRC");
-    }
-
-    @Override
-    public int srqNum(final long srq) {
-        throw without("XRC");
     }
 }

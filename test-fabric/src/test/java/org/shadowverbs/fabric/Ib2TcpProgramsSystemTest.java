@@ -62,7 +62,7 @@ final class Ib2TcpProgramsSystemTest {
 
     @ParameterizedTest
     @ValueSource(strings = {"ib_send_bw", "ib_send_bw --use-srq -q 4", "ib_write_bw -c UC", "ib_send_lat -c UD",
-        "ib_send_bw -c UD --use-srq"})
+        "ib_send_bw -c UD --use-srq", "ib_send_bw -c XRC -b"})
     void measuresOnAfterACheckpoint(final String program) throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
@@ -94,6 +94,25 @@ final class Ib2TcpProgramsSystemTest {
                 client.succeed(ENDING);
                 server.succeed(ENDING);
                 PerftestSystemTest.assertPlausible(client);
+            }
+        }
+    }
+
+    /** One process is both ends of XRC: its queue pairs send to the other's shared receive queue, and it has one. */
+    @Test
+    void pingPongOfXrc() throws Exception {
+        try (Job job = Distribution.start()) {
+            job.backend("ib2tcp");
+            final int port = LocalPort.free();
+            final List<String> command = new ArrayList<>(List.of("ibv_xsrq_pingpong", "-g", "0", "-n",
+                    Integer.toString(ITERATIONS), "-p", Integer.toString(port)));
+            final Running server = job.launch("server", command.toArray(new String[0]));
+            job.await("the server to listen", LocalPort.listens(port), server);
+            command.add("127.0.0.1");
+            final Running client = job.launch("client", command.toArray(new String[0]));
+            for (final Running running : List.of(client, server)) {
+                running.succeed(ENDING);
+                assertEquals(1, running.lines("success"), running.output() + running.errors());
             }
         }
     }
