@@ -24,9 +24,10 @@ final class PingPongSystemTest {
         killAndRestart(1, Map.of());
     }
 
+    /** From device memory. */
     @Test
     void endsWhenAllIdsDifferFromTheStart() throws Exception {
-        killAndRestart(1, Map.of("SHADOWVERBS_IDS", "scrambled"));
+        killAndRestart(1, Map.of("SHADOWVERBS_IDS", "scrambled"), "-j");
     }
 
     @Test
@@ -34,9 +35,10 @@ final class PingPongSystemTest {
         killAndRestart(1, Map.of(), "-e");
     }
 
+    /** Its other way to post, and its other way to poll. */
     @Test
     void endsAfterThreeGenerations() throws Exception {
-        killAndRestart(3, Map.of());
+        killAndRestart(3, Map.of(), "-N", "-t");
     }
 
     private static void killAndRestart(final int generations, final Map<String, String> environment,
