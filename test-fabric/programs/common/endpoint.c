@@ -1,6 +1,7 @@
 #include "endpoint.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -138,8 +139,10 @@ void qp_initialize(struct endpoint *endpoint, struct ibv_qp *qp, int access, str
 		.pkey_index = 0,
 		.port_num = endpoint->port_num,
 		.qp_access_flags = access,
+		.qkey = ENDPOINT_QKEY,
 	};
-	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+				(qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 
 	if (err)
 		die(err, "ibv_modify_qp to INIT");
@@ -164,10 +167,13 @@ void qp_connect(struct endpoint *endpoint, struct ibv_qp *qp, const struct qp_ad
 		.min_rnr_timer = timing->min_rnr_timer,
 		.ah_attr = { .dlid = peer->lid, .port_num = endpoint->port_num, .is_global = endpoint->with_gid },
 	};
+	enum ibv_qp_type type = qp->qp_type;
+	bool reliable = type != IBV_QPT_UC && type != IBV_QPT_UD;
 	/* Of XRC one end has requests, and the other what answers them. */
-	int responder = qp->qp_type == IBV_QPT_XRC_SEND ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
-	int requester = qp->qp_type == IBV_QPT_XRC_RECV ? 0
+	int responder = !reliable || type == IBV_QPT_XRC_SEND ? 0 : IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	int requester = !reliable || type == IBV_QPT_XRC_RECV ? 0
 		      : IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	int connection = type == IBV_QPT_UD ? 0 : IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
 	int err;
 
 	if (endpoint->with_gid) {
@@ -175,8 +181,7 @@ void qp_connect(struct endpoint *endpoint, struct ibv_qp *qp, const struct qp_ad
 		attr.ah_attr.grh.sgid_index = endpoint->gid_index;
 		attr.ah_attr.grh.hop_limit = 64;
 	}
-	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			    responder);
+	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | connection | responder);
 	if (err)
 		die(err, "ibv_modify_qp to RTR");
 	memset(&attr, 0, sizeof(attr));
@@ -186,7 +191,7 @@ void qp_connect(struct endpoint *endpoint, struct ibv_qp *qp, const struct qp_ad
 	attr.retry_cnt = timing->retry_cnt;
 	attr.rnr_retry = timing->rnr_retry;
 	attr.max_rd_atomic = endpoint_rd_atomic(endpoint);
-	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_SQ_PSN | requester);
+	err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | (reliable ? IBV_QP_TIMEOUT : 0) | requester);
 	if (err)
 		die(err, "ibv_modify_qp to RTS");
 }

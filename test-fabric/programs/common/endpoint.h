@@ -1,4 +1,4 @@
-/* One port of one device, and RC or XRC queue pairs on it taken from RESET to RTS. Every failure ends the process. */
+/* One port of one device, and queue pairs on it taken from RESET to RTS. Every failure ends the process. */
 #ifndef PROGRAMS_ENDPOINT_H
 #define PROGRAMS_ENDPOINT_H
 
@@ -20,6 +20,9 @@ struct endpoint {
 	int gid_index;
 	int with_gid;			/* addresses carry a GRH: the port has no lid, or a GID index was asked for */
 };
+
+/* That of all queue pairs of datagrams. */
+#define ENDPOINT_QKEY 0x1ce
 
 /* What a peer needs in order to connect to a queue pair. */
 struct qp_address {

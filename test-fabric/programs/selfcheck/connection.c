@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 
 #include "../common/die.h"
-#include "extended.h"
+#include "../common/extended.h"
 #include "lane.h"
 
 uint32_t receive_capacity(const struct settings *settings)

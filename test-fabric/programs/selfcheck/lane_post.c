@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "../common/die.h"
-#include "extended.h"
+#include "../common/extended.h"
 #include "lane.h"
 
 #define CHAIN_AT_MOST 3

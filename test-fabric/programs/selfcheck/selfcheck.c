@@ -15,7 +15,7 @@
 #include "agree.h"
 #include "churn.h"
 #include "connection.h"
-#include "extended.h"
+#include "../common/extended.h"
 #include "lane.h"
 #include "receive.h"
 #include "shared_page.h"

@@ -1,25 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.fabric;
 
-import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Deque;
 import java.util.List;
+import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.Predicate;
+import org.shadowverbs.fabric.StepsModel.End;
+import org.shadowverbs.fabric.StepsModel.Handle;
+import org.shadowverbs.fabric.StepsModel.Pair;
+import org.shadowverbs.fabric.StepsModel.Region;
+import org.shadowverbs.fabric.StepsModel.Shared;
+import org.shadowverbs.fabric.StepsModel.Type;
+import org.shadowverbs.fabric.StepsModel.Waiting;
 
 /**
  * A legal sequence of verbs for the program {@code steps}: any list of numbers makes one. A model of what a device does
  * with it keeps it legal, and knows how many completions there are to wait for; so that what the program prints depends
- * on the sequence alone, it lets no two queue pairs use the same memory.
+ * on the sequence alone, it lets no two queue pairs use the same memory, and no two of them wait for receives of one shared
+ * queue, and what may get lost on its way is sent where a receive is.
  */
 final class StepsScript {
-    private static final int SLOTS = 8;
-    private static final int DEPTH = 16;
+    private static final int SLOTS = StepsModel.SLOTS;
+    private static final int QPS = 2 * SLOTS;
     private static final int ENTRIES = 1024;
     private static final int ALL_ACCESS = 15;
     private static final int LOCAL_ACCESS = 1;
-    /** What of each region belongs to one queue pair, and what is where in it. */
+    /** What of each region belongs to one queue pair, or shared receive queue, and what is where in it. */
     private static final int SLICE = 1024;
     private static final int SOURCE = 0;
     private static final int RECEIVED = 256;
@@ -32,65 +39,34 @@ final class StepsScript {
     private static final int MOST_INLINE = 64;
 
     private final StringBuilder text = new StringBuilder();
-    private final boolean[] pds = new boolean[SLOTS];
-    private final boolean[] cqs = new boolean[SLOTS];
-    private final Region[] regions = new Region[SLOTS];
-    private final Pair[] pairs = new Pair[SLOTS];
+    private final StepsModel model = new StepsModel();
+    private final List<Type> types;
+    private final boolean lossy;
     private SplittableRandom dice;
 
-    private record Region(int pd, boolean remote) {
-    }
-
-    /** A request that waits in a queue, and which regions it uses; {@code remote} is -1 where there is no such. */
-    private record Waiting(boolean consumes, int region, int remote) {
-    }
-
-    private static final class Pair {
-        final int pd;
-        final int sendCq;
-        final int recvCq;
-        final End[] ends = {new End(), new End()};
-
-        Pair(final int pd, final int sendCq, final int recvCq) {
-            this.pd = pd;
-            this.sendCq = sendCq;
-            this.recvCq = recvCq;
-        }
-    }
-
-    private static final class End {
-        final Deque<Waiting> sends = new ArrayDeque<>();
-        final Deque<Waiting> receives = new ArrayDeque<>();
-        int sendCompletions;
-        int recvCompletions;
-        boolean error;
-    }
-
     /**
-     * @param choices one for each step
+     * @param choices one for each step; 0: none
      * @param pauses how many there are to be, spread over the sequence
+     * @param types of the connections
+     * @param lossy what is on its way at a pause may be lost where the type allows that, so nothing is
      */
-    StepsScript(final List<Integer> choices, final int pauses) {
-        for (int i = 0; i < 2; i++) {
-            pds[i] = true;
-            cqs[i] = true;
-            step("pd %d", i);
-            step("cq %d %d", i, ENTRIES);
-            regions[i] = new Region(0, true);
-            step("mr %d 0 %d", i, ALL_ACCESS);
-        }
-        pairs[0] = new Pair(0, 0, 1);
-        step("pair 0 0 0 1 0");
+    StepsScript(final List<Integer> choices, final int pauses, final Set<Type> types, final boolean lossy) {
+        this.types = List.copyOf(types);
+        this.lossy = lossy;
+        dice = new SplittableRandom(choices.size());
+        begin();
         int paused = 0;
         for (int i = 0; i < choices.size(); i++) {
-            dice = new SplittableRandom(choices.get(i));
-            step();
+            if (choices.get(i) != 0) {
+                dice = new SplittableRandom(choices.get(i));
+                step();
+            }
             if ((i + 1) * (pauses + 1) / (choices.size() + 1) > paused) {
-                step("pause %d", paused++);
+                pause(paused++);
             }
         }
         while (paused < pauses) {
-            step("pause %d", paused++);
+            pause(paused++);
         }
         end();
     }
@@ -104,257 +80,422 @@ final class StepsScript {
         text.append(String.format(format, arguments)).append('\n');
     }
 
+    /** Two of what everything needs, and a connection of each type. */
+    private void begin() {
+        for (int i = 0; i < 2; i++) {
+            makePd();
+            makeCq(i == 1);
+            model.regions[i] = new Region(0, true);
+            step("mr %d 0 %d", i, ALL_ACCESS);
+        }
+        makeAh(0);
+        makeSrq(0, -1);
+        if (types.contains(Type.XRC)) {
+            changeDomain();
+            makeSrq(0, 0);
+        }
+        for (final Type type : types) {
+            makePair(type, 0);
+        }
+    }
+
     private void step() {
-        switch (dice.nextInt(32)) {
+        switch (dice.nextInt(48)) {
             case 0 -> makePd();
             case 1 -> removePd();
-            case 2 -> makeCq();
+            case 2 -> makeCq(dice.nextBoolean());
             case 3 -> changeCq();
             case 4, 5 -> makeRegion();
             case 6 -> changeRegion();
-            case 7, 8 -> makePair();
+            case 7, 8 -> makePair(types.get(dice.nextInt(types.size())), any(i -> model.pds[i]));
             case 9 -> breakPair();
-            case 10, 11, 12, 13, 14, 15 -> receive();
-            case 16, 17, 18, 19 -> send();
-            case 20, 21, 22 -> write();
-            case 23, 24 -> read();
-            case 25, 26 -> atomic();
-            case 27, 28, 29 -> poll(dice.nextInt(SLOTS));
-            case 30 -> look();
+            case 10 -> changeAh();
+            case 11 -> changeDomain();
+            case 12, 13 -> changeSrq();
+            case 14, 15 -> changeHandle();
+            case 16, 17, 18, 19, 20, 21 -> receive();
+            case 22, 23, 24 -> receiveShared();
+            case 25, 26, 27, 28, 29, 30, 31 -> send();
+            case 32, 33, 34, 35 -> write();
+            case 36, 37 -> read();
+            case 38, 39 -> atomic();
+            case 40, 41, 42, 43, 44 -> poll(dice.nextInt(SLOTS));
+            case 45, 46 -> look();
             default -> step("ids");
         }
+    }
+
+    private void pause(final int number) {
+        for (int q = 0; lossy && q < SLOTS; q++) {
+            if (model.pairs[q] != null && !model.pairs[q].type.reliable()) {
+                poll(model.pairs[q].sendCq);
+                poll(model.pairs[q].recvCq);
+            }
+        }
+        step("pause %d", number);
     }
 
     // ---- Objects -----------------------------------------------------------------------------------------------
 
     private void makePd() {
-        final int p = free(i -> pds[i]);
+        final int p = free(i -> model.pds[i]);
         if (p >= 0) {
-            pds[p] = true;
+            model.pds[p] = true;
             step("pd %d", p);
         }
     }
 
-    /** One that is in use stays. */
+    /** One that is in use stays. That an address handle uses it some devices do not know. */
     private void removePd() {
-        final int p = any(i -> pds[i]);
+        final int p = any(i -> model.pds[i] && any(a -> model.ahs[a] != null && model.ahs[a] == i) < 0);
         if (p > 0) {
             step("unpd %d", p);
-            pds[p] = any(i -> regions[i] != null && regions[i].pd == p) >= 0
-                    || any(i -> pairs[i] != null && pairs[i].pd == p) >= 0;
+            model.pds[p] = model.usesPd(p);
         }
     }
 
-    private void makeCq() {
-        final int c = free(i -> cqs[i]);
+    private void makeCq(final boolean extended) {
+        final int c = free(i -> model.cqs[i]);
         if (c >= 0) {
-            cqs[c] = true;
-            step("cq %d %d", c, ENTRIES);
+            model.cqs[c] = true;
+            model.extendedCqs[c] = extended;
+            step("cq %d %d %d", c, ENTRIES, extended ? 1 : 0);
         }
     }
 
     /** One that is in use stays. */
     private void changeCq() {
-        final int c = any(i -> cqs[i]);
+        final int c = any(i -> model.cqs[i]);
         if (dice.nextBoolean()) {
             step("resize %d %d", c, ENTRIES + dice.nextInt(256));
         } else if (c > 0) {
             step("uncq %d", c);
-            cqs[c] = any(i -> pairs[i] != null && (pairs[i].sendCq == c || pairs[i].recvCq == c)) >= 0;
+            model.cqs[c] = model.usesCq(c);
         }
     }
 
     private void makeRegion() {
-        final int m = free(i -> regions[i] != null);
+        final int m = free(i -> model.regions[i] != null);
         if (m >= 0) {
-            regions[m] = new Region(any(i -> pds[i]), dice.nextInt(4) > 0);
-            step("mr %d %d %d", m, regions[m].pd, regions[m].remote ? ALL_ACCESS : LOCAL_ACCESS);
+            model.regions[m] = new Region(any(i -> model.pds[i]), dice.nextInt(4) > 0);
+            step("mr %d %d %d", m, model.regions[m].pd(), model.regions[m].remote() ? ALL_ACCESS : LOCAL_ACCESS);
         }
     }
 
     private void changeRegion() {
-        final int m = any(i -> regions[i] != null && !isUsed(i));
+        final int m = any(i -> model.regions[i] != null && !model.usesRegion(i));
         if (m < 0) {
             return;
         }
         if (dice.nextBoolean()) {
-            regions[m] = new Region(regions[m].pd, !regions[m].remote);
-            step("rereg %d %d", m, regions[m].remote ? ALL_ACCESS : LOCAL_ACCESS);
+            model.regions[m] = new Region(model.regions[m].pd(), !model.regions[m].remote());
+            step("rereg %d %d", m, model.regions[m].remote() ? ALL_ACCESS : LOCAL_ACCESS);
         } else {
-            regions[m] = null;
+            model.regions[m] = null;
             step("unmr %d", m);
         }
     }
 
-    private boolean isUsed(final int region) {
-        for (final Pair pair : pairs) {
-            for (int e = 0; pair != null && e < 2; e++) {
-                for (final Deque<Waiting> queue : List.of(pair.ends[e].sends, pair.ends[e].receives)) {
-                    if (queue.stream().anyMatch(w -> w.region == region || w.remote == region)
-                            || pair.ends[e].sendCompletions + pair.ends[e].recvCompletions > 0) {
-                        return true; // what has completed may not have been executed yet
-                    }
-                }
-            }
+    private void makeAh(final int pd) {
+        final int a = free(i -> model.ahs[i] != null);
+        if (a >= 0) {
+            model.ahs[a] = pd;
+            step("ah %d %d", a, pd);
         }
-        return false;
     }
 
-    private void makePair() {
-        final int q = free(i -> pairs[i] != null);
-        if (q >= 0) {
-            pairs[q] = new Pair(any(i -> pds[i]), any(i -> cqs[i]), any(i -> cqs[i]));
-            step("pair %d %d %d %d %d", q, pairs[q].pd, pairs[q].sendCq, pairs[q].recvCq, dice.nextInt(2));
+    /** What it was used for has completed first. */
+    private void changeAh() {
+        final int a = any(i -> model.ahs[i] != null);
+        if (dice.nextBoolean() || a < 0) {
+            makeAh(any(i -> model.pds[i]));
+            return;
         }
+        for (final Pair pair : model.pairs) {
+            if (pair != null && pair.type == Type.UD) {
+                poll(pair.sendCq);
+            }
+        }
+        step("unah %d", a);
+        model.ahs[a] = null;
+    }
+
+    /** One that is in use stays. */
+    private void changeDomain() {
+        final int made = free(i -> model.domains[i]);
+        final int d = any(i -> model.domains[i]);
+        if (!types.contains(Type.XRC)) {
+            return;
+        }
+        if (d < 0 || dice.nextBoolean() && made >= 0) {
+            model.domains[made] = true;
+            step("xrcd %d", made);
+        } else {
+            step("unxrcd %d", d);
+            model.domains[d] = model.usesDomain(d);
+        }
+    }
+
+    /** @param domain of XRC, or -1 */
+    private void makeSrq(final int pd, final int domain) {
+        final int s = free(i -> model.srqs[i] != null);
+        if (s < 0) {
+            return;
+        }
+        model.srqs[s] = new Shared(pd, domain, domain < 0 ? -1 : any(i -> model.cqs[i]));
+        if (domain < 0) {
+            step("srq %d %d", s, pd);
+        } else {
+            step("xsrq %d %d %d %d", s, pd, domain, model.srqs[s].cq);
+        }
+    }
+
+    /** One that is in use stays. Of XRC that is known to its requests alone. */
+    private void changeSrq() {
+        final int s = any(i -> model.srqs[i] != null && !model.isAwaited(i, -1));
+        if (s < 0 || dice.nextInt(3) > 0) {
+            makeSrq(any(i -> model.pds[i]), dice.nextBoolean() ? any(i -> model.domains[i]) : -1);
+            return;
+        }
+        if (model.srqs[s].cq >= 0) {
+            poll(model.srqs[s].cq);
+        }
+        step("unsrq %d", s);
+        if (!model.usesSrq(s)) {
+            model.srqs[s] = null;
+        }
+    }
+
+    private void makePair(final Type type, final int pd) {
+        final int q = free(i -> model.pairs[i] != null);
+        final int domain = type == Type.XRC ? any(i -> model.domains[i]) : -1;
+        if (q < 0 || type == Type.XRC && domain < 0) {
+            return;
+        }
+        final int[] srqs = {-1, -1};
+        for (int e = 0; e < 2; e++) {
+            if (type == Type.RC && dice.nextBoolean()) {
+                srqs[e] = any(i -> model.srqs[i] != null && model.srqs[i].domain < 0 && model.srqs[i].pd == pd);
+            }
+        }
+        final int sendCq = any(i -> model.cqs[i]);
+        final int recvCq = type == Type.XRC ? -1 : any(i -> model.cqs[i]);
+        model.pairs[q] = new Pair(type, pd, sendCq, recvCq, dice.nextBoolean(), srqs, domain);
+        step("pair %d %d %d %d %d %d %d %d %d", q, type.ordinal(), pd, sendCq, Math.max(0, recvCq), dice.nextInt(2),
+                model.pairs[q].extended ? 1 : 0, type == Type.XRC ? domain : srqs[0] + 1, srqs[1] + 1);
     }
 
     /** What is under way is waited for first: it could be over or not. */
     private void breakPair() {
-        final int q = any(i -> pairs[i] != null);
+        final int q = any(i -> model.pairs[i] != null);
         if (q < 0) {
             return;
         }
-        poll(pairs[q].sendCq);
-        poll(pairs[q].recvCq);
+        pollAllOf(q);
         switch (dice.nextInt(3)) {
             case 0 -> {
                 step("unpair %d", q);
-                pairs[q] = null;
+                model.pairs[q] = null;
+                for (int h = 0; h < SLOTS; h++) {
+                    if (model.handles[h] != null && model.handles[h].pair() == q) {
+                        model.handles[h] = new Handle(-1, model.handles[h].domain());
+                    }
+                }
             }
             case 1 -> {
                 step("reset %d", q);
-                pairs[q] = new Pair(pairs[q].pd, pairs[q].sendCq, pairs[q].recvCq);
+                model.pairs[q] = model.pairs[q].fresh();
             }
             default -> {
                 final int e = dice.nextInt(2);
                 step("error %d", 2 * q + e);
-                flush(pairs[q].ends[e]);
+                StepsModel.flush(model.pairs[q].ends[e]);
             }
         }
     }
 
-    private static void flush(final End end) {
-        end.error = true;
-        end.sendCompletions += end.sends.size();
-        end.recvCompletions += end.receives.size();
-        end.sends.clear();
-        end.receives.clear();
+    private void pollAllOf(final int q) {
+        poll(model.pairs[q].sendCq);
+        if (model.pairs[q].recvCq >= 0) {
+            poll(model.pairs[q].recvCq);
+        }
+        for (final Shared shared : model.srqs) {
+            if (shared != null && shared.domain >= 0 && shared.domain == model.pairs[q].domain) {
+                poll(shared.cq);
+            }
+        }
+    }
+
+    /** Of a receiver of XRC. One whose sender is gone has nothing to be asked for. */
+    private void changeHandle() {
+        final int q = any(i -> model.pairs[i] != null && model.pairs[i].type == Type.XRC);
+        final int h = any(i -> model.handles[i] != null);
+        final int made = free(i -> model.handles[i] != null);
+        switch (dice.nextInt(4)) {
+            case 0, 1 -> {
+                if (q >= 0 && made >= 0) {
+                    step("open %d %d", QPS + made, 2 * q + 1);
+                    model.handles[made] = new Handle(q, model.pairs[q].domain);
+                }
+            }
+            case 2 -> {
+                if (h >= 0 && model.handles[h].pair() >= 0) {
+                    step("inherit %d %d", QPS + h, 2 * model.handles[h].pair() + 1);
+                    model.handles[h] = null;
+                }
+            }
+            default -> {
+                if (h >= 0) {
+                    step("unopen %d", QPS + h);
+                    model.handles[h] = null;
+                }
+            }
+        }
     }
 
     // ---- Requests ----------------------------------------------------------------------------------------------
 
     private void receive() {
-        final int k = anyEnd();
-        final int m = k < 0 ? -1 : region(k, false);
-        if (m < 0 || end(k).receives.size() + end(k).recvCompletions == DEPTH) {
-            return;
+        final int k = anyEnd(i -> model.pair(i).type != Type.XRC && model.srqOf(i) < 0
+                && model.end(i).receives.size() + model.end(i).recvCompletions < StepsModel.DEPTH);
+        final int m = k < 0 ? -1 : region(model.pair(k).pd, false);
+        if (m >= 0) {
+            step("recv %d %d %d %d", k, m, k * SLICE + RECEIVED, MOST_BYTES);
+            model.receive(k, new Waiting(false, m, -1, -1));
         }
-        step("recv %d %d %d %d", k, m, k * SLICE + RECEIVED, MOST_BYTES);
-        end(k).receives.add(new Waiting(false, m, -1));
-        settle(k);
-        settle(k ^ 1);
+    }
+
+    private void receiveShared() {
+        final int s = any(i -> model.srqs[i] != null
+                && model.srqs[i].receives.size() + model.srqs[i].completed() < StepsModel.DEPTH);
+        final int m = s < 0 ? -1 : region(model.srqs[s].pd, false);
+        if (m >= 0) {
+            step("srecv %d %d %d %d", s, m, (QPS + s) * SLICE + RECEIVED, MOST_BYTES);
+            model.receiveShared(s, new Waiting(false, m, -1, -1));
+        }
     }
 
     private void send() {
-        final int k = sender();
-        final int m = k < 0 ? -1 : region(k, false);
-        if (m < 0) {
+        final int k = sender(t -> true);
+        final int m = k < 0 ? -1 : region(model.pair(k).pd, false);
+        final int to = m < 0 ? -1 : target(k, true);
+        final int a = k < 0 ? -1 : any(i -> model.ahs[i] != null && model.ahs[i] == model.pair(k).pd);
+        if (m < 0 || !canTake(k, to) || model.pair(k).type == Type.UD && a < 0) {
             return;
         }
         final boolean inline = dice.nextInt(4) == 0;
-        step("send %d %d %d %d %d %d", k, m, k * SLICE + SOURCE, dice.nextInt((inline ? MOST_INLINE : MOST_BYTES) + 1),
-                dice.nextBoolean() ? 0 : dice.nextInt(1 << 30), inline ? 1 : 0);
-        post(k, new Waiting(true, m, -1));
+        step("send %d %d %d %d %d %d %d %d %d", k, m, k * SLICE + SOURCE,
+                dice.nextInt((inline ? MOST_INLINE : MOST_BYTES) + 1), dice.nextBoolean() ? 0 : dice.nextInt(1 << 30),
+                inline ? 1 : 0, way(k), Math.max(0, to), Math.max(0, a));
+        post(k, true, m, -1, to);
     }
 
     private void write() {
-        final int k = sender();
-        final int m = k < 0 ? -1 : region(k, false);
-        final int remote = k < 0 ? -1 : region(k, true);
-        if (m < 0 || remote < 0) {
-            return;
+        final int k = sender(t -> t != Type.UD);
+        // Of what is lost without a receive nobody can say whether it has been written.
+        final boolean immediate = dice.nextInt(3) == 0 || lossy && k >= 0 && model.pair(k).type == Type.UC;
+        final int m = k < 0 ? -1 : region(model.pair(k).pd, false);
+        final int to = m < 0 ? -1 : target(k, immediate);
+        final int remote = m < 0 ? -1 : remoteRegion(k, to);
+        if (remote >= 0 && (!immediate || canTake(k, to))) {
+            step("write %d %d %d %d %d %d %d %d %d", k, m, k * SLICE + SOURCE, dice.nextInt(MOST_BYTES + 1), remote,
+                    (k ^ 1) * SLICE + WRITTEN, immediate ? 1 + dice.nextInt(1 << 30) : 0, way(k), Math.max(0, to));
+            post(k, immediate, m, remote, to);
         }
-        final int immediate = dice.nextInt(3) == 0 ? 1 + dice.nextInt(1 << 30) : 0;
-        step("write %d %d %d %d %d %d %d", k, m, k * SLICE + SOURCE, dice.nextInt(MOST_BYTES + 1), remote,
-                (k ^ 1) * SLICE + WRITTEN, immediate);
-        post(k, new Waiting(immediate != 0, m, remote));
     }
 
     /** Of what never changes, or of what this queue pair has written. */
     private void read() {
-        final int k = sender();
-        final int m = k < 0 ? -1 : region(k, false);
-        final int remote = k < 0 ? -1 : region(k, true);
-        if (m < 0 || remote < 0) {
-            return;
+        final int k = sender(Type::reliable);
+        final int m = k < 0 ? -1 : region(model.pair(k).pd, false);
+        final int to = m < 0 ? -1 : target(k, false);
+        final int remote = m < 0 ? -1 : remoteRegion(k, to);
+        if (remote >= 0) {
+            step("read %d %d %d %d %d %d %d %d", k, m, k * SLICE + READ, dice.nextInt(MOST_READ + 1), remote,
+                    (k ^ 1) * SLICE + (dice.nextBoolean() ? SOURCE : WRITTEN), way(k), Math.max(0, to));
+            post(k, false, m, remote, to);
         }
-        step("read %d %d %d %d %d %d", k, m, k * SLICE + READ, dice.nextInt(MOST_READ + 1), remote,
-                (k ^ 1) * SLICE + (dice.nextBoolean() ? SOURCE : WRITTEN));
-        post(k, new Waiting(false, m, remote));
     }
 
     private void atomic() {
-        final int k = sender();
-        final int m = k < 0 ? -1 : region(k, false);
-        final int remote = k < 0 ? -1 : region(k, true);
-        if (m < 0 || remote < 0) {
+        final int k = sender(Type::reliable);
+        final int m = k < 0 ? -1 : region(model.pair(k).pd, false);
+        final int to = m < 0 ? -1 : target(k, false);
+        final int remote = m < 0 ? -1 : remoteRegion(k, to);
+        if (remote < 0) {
             return;
         }
         if (dice.nextBoolean()) {
-            step("add %d %d %d %d %d %d", k, m, k * SLICE + OLD_WORD, remote, (k ^ 1) * SLICE + WORD, dice.nextInt(100));
+            step("add %d %d %d %d %d %d %d %d", k, m, k * SLICE + OLD_WORD, remote, (k ^ 1) * SLICE + WORD,
+                    dice.nextInt(100), way(k), Math.max(0, to));
         } else {
-            step("swap %d %d %d %d %d %d %d", k, m, k * SLICE + OLD_WORD, remote, (k ^ 1) * SLICE + WORD,
-                    dice.nextInt(2), dice.nextInt(2));
+            step("swap %d %d %d %d %d %d %d %d %d", k, m, k * SLICE + OLD_WORD, remote, (k ^ 1) * SLICE + WORD,
+                    dice.nextInt(2), dice.nextInt(2), way(k), Math.max(0, to));
         }
-        post(k, new Waiting(false, m, remote));
+        post(k, false, m, remote, to);
     }
 
-    private void post(final int k, final Waiting request) {
-        if (end(k).error) {
-            end(k).sendCompletions++;
-        } else {
-            end(k).sends.add(request);
-        }
-        settle(k);
+    /** What a request is for: the end that gets a datagram, a shared receive queue; -1: the peer's own queue, or nothing. */
+    private int target(final int k, final boolean consumes) {
+        return switch (model.pair(k).type) {
+            case RC -> consumes ? model.srqOf(k ^ 1) : -1;
+            case XRC -> any(i -> model.srqs[i] != null && model.srqs[i].domain == model.pair(k).domain);
+            case UC -> k ^ 1;
+            case UD -> anyEnd(i -> model.pair(i).type == Type.UD && hasReceive(i));
+        };
     }
 
-    /** Executes what can be executed. */
-    private void settle(final int k) {
-        final End own = end(k);
-        final End peer = end(k ^ 1);
-        if (own.error) {
-            flush(own);
+    private boolean hasReceive(final int k) {
+        return !model.end(k).error && !model.end(k).receives.isEmpty();
+    }
+
+    /** Whether it is known what a request that takes a receive will find, perhaps after what was sent before is over. */
+    private boolean canTake(final int k, final int to) {
+        switch (model.pair(k).type) {
+            case UC, UD:
+                if (to < 0 || !hasReceive(to)) {
+                    return false;
+                }
+                if (model.end(to).sender != k && model.end(to).recvCompletions > 0) {
+                    poll(model.pair(to).recvCq);
+                }
+                return true;
+            case XRC:
+                return to >= 0 && isAlone(k, to);
+            default:
+                return to < 0 || isAlone(k, to);
         }
-        while (!own.sends.isEmpty() && !peer.error && !(own.sends.peek().consumes && peer.receives.isEmpty())) {
-            if (own.sends.poll().consumes) {
-                peer.receives.poll();
-                peer.recvCompletions++;
+    }
+
+    private boolean isAlone(final int k, final int srq) {
+        if (model.isAwaited(srq, k)) {
+            return false;
+        }
+        for (int c = 0; c < SLOTS; c++) {
+            if (model.srqs[srq].sender != k && model.srqs[srq].completions[c] > 0) {
+                poll(c);
             }
-            own.sendCompletions++;
+        }
+        return true;
+    }
+
+    private void post(final int k, final boolean consumes, final int region, final int remote, final int to) {
+        if (model.pair(k).type.reliable()) {
+            model.post(k, new Waiting(consumes, region, remote, to));
+        } else {
+            model.postUnreliable(k, consumes ? to : -1);
         }
     }
 
     private void poll(final int c) {
-        int count = 0;
-        for (final Pair pair : pairs) {
-            for (int e = 0; pair != null && e < 2; e++) {
-                if (pair.sendCq == c) {
-                    count += pair.ends[e].sendCompletions;
-                    pair.ends[e].sendCompletions = 0;
-                }
-                if (pair.recvCq == c) {
-                    count += pair.ends[e].recvCompletions;
-                    pair.ends[e].recvCompletions = 0;
-                }
-            }
-        }
+        final int count = model.take(c);
         if (count > 0) {
-            step("poll %d %d", c, count);
+            step("poll %d %d %d", c, count, model.extendedCqs[c] ? dice.nextInt(2) : 0);
         }
     }
 
     private void look() {
-        final int k = anyEnd();
+        final int k = anyEnd(i -> true);
         if (k >= 0) {
             step("query %d", k);
         }
@@ -368,8 +509,13 @@ final class StepsScript {
             step("sum %d", m);
         }
         for (int q = 0; q < SLOTS; q++) {
-            if (pairs[q] != null) {
+            if (model.pairs[q] != null) {
                 step("query %d%nquery %d%nunpair %d", 2 * q, 2 * q + 1, q);
+            }
+        }
+        for (int h = 0; h < SLOTS; h++) {
+            if (model.handles[h] != null) {
+                step("unopen %d", QPS + h);
             }
         }
         step("ids");
@@ -377,29 +523,44 @@ final class StepsScript {
 
     // ---- Choices -----------------------------------------------------------------------------------------------
 
-    private End end(final int k) {
-        return pairs[k / 2].ends[k % 2];
+    private int way(final int k) {
+        return model.pair(k).extended ? dice.nextInt(2) : 0;
     }
 
-    private int anyEnd() {
-        final int q = any(i -> pairs[i] != null);
-        return q < 0 ? -1 : 2 * q + dice.nextInt(2);
+    private int anyEnd(final Predicate<Integer> fits) {
+        return any(QPS, i -> model.pair(i) != null && fits.test(i));
     }
 
-    /** A queue pair with room in its send queue and in its completion queues; or -1. */
-    private int sender() {
-        final int k = anyEnd();
-        return k < 0 || end(k).sends.size() + end(k).sendCompletions == DEPTH ? -1 : k;
+    /** A queue pair with room in its send queue and in its completion queues, whose peer is there; or -1. */
+    private int sender(final Predicate<Type> fits) {
+        return anyEnd(i -> {
+            final Pair pair = model.pair(i);
+            final End end = model.end(i);
+            return fits.test(pair.type) && (pair.type != Type.XRC || i % 2 == 0)
+                    && (pair.type != Type.UC || !model.end(i ^ 1).error)
+                    && end.sends.size() + end.sendCompletions < StepsModel.DEPTH;
+        });
     }
 
-    /** A region of the queue pair's protection domain; or -1. */
-    private int region(final int k, final boolean remote) {
-        return any(i -> regions[i] != null && regions[i].pd == pairs[k / 2].pd && (regions[i].remote || !remote));
+    /** A region of the responder's protection domain, which of XRC is that of the shared receive queue; or -1. */
+    private int remoteRegion(final int k, final int to) {
+        if (model.pair(k).type != Type.XRC) {
+            return region(model.pair(k).pd, true);
+        }
+        return to < 0 ? -1 : region(model.srqs[to].pd, true);
+    }
+
+    private int region(final int pd, final boolean remote) {
+        return any(i -> model.regions[i] != null && model.regions[i].pd() == pd && (model.regions[i].remote() || !remote));
     }
 
     private int any(final Predicate<Integer> fits) {
+        return any(SLOTS, fits);
+    }
+
+    private int any(final int count, final Predicate<Integer> fits) {
         final List<Integer> all = new ArrayList<>();
-        for (int i = 0; i < SLOTS; i++) {
+        for (int i = 0; i < count; i++) {
             if (fits.test(i)) {
                 all.add(i);
             }

@@ -3,7 +3,20 @@
 #include <errno.h>
 #include <string.h>
 
-#include "job.h"
+#define MAX_SGE 16		/* of an inline request */
+
+static uint64_t operations(enum ibv_qp_type type)
+{
+	const uint64_t of_datagrams = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+	const uint64_t unreliable = of_datagrams | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
+
+	if (type == IBV_QPT_UD)
+		return of_datagrams;
+	if (type == IBV_QPT_UC)
+		return unreliable;
+	return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
+	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+}
 
 struct ibv_qp *extended_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
@@ -11,9 +24,7 @@ struct ibv_qp *extended_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *in
 		.qp_context = init->qp_context, .send_cq = init->send_cq, .recv_cq = init->recv_cq, .srq = init->srq,
 		.cap = init->cap, .qp_type = init->qp_type, .sq_sig_all = init->sq_sig_all, .pd = pd,
 		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
-				  IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ |
-				  IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD,
+		.send_ops_flags = operations(init->qp_type),
 	};
 	struct ibv_qp *qp = ibv_create_qp_ex(pd->context, &attr);
 
@@ -26,7 +37,7 @@ struct ibv_cq *extended_create_cq(struct ibv_context *context, int entries, void
 {
 	struct ibv_cq_init_attr_ex attr = {
 		.cqe = entries, .cq_context = cq_context, .channel = channel,
-		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM,
+		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM | IBV_WC_EX_WITH_SRC_QP,
 	};
 	struct ibv_cq_ex *cq = ibv_create_cq_ex(context, &attr);
 
@@ -63,6 +74,10 @@ static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
 		ibv_wr_atomic_fetch_add(qp, wr->wr.atomic.rkey, wr->wr.atomic.remote_addr, wr->wr.atomic.compare_add);
 		break;
 	}
+	if (qp->qp_base.qp_type == IBV_QPT_UD)
+		ibv_wr_set_ud_addr(qp, wr->wr.ud.ah, wr->wr.ud.remote_qpn, wr->wr.ud.remote_qkey);
+	if (qp->qp_base.qp_type == IBV_QPT_XRC_SEND)
+		ibv_wr_set_xrc_srqn(qp, wr->qp_type.xrc.remote_srqn);
 	if (!(wr->send_flags & IBV_SEND_INLINE)) {
 		ibv_wr_set_sge_list(qp, wr->num_sge, wr->sg_list);
 		return;
@@ -95,6 +110,7 @@ static void read_completion(struct ibv_cq_ex *cq, struct ibv_wc *wc)
 	wc->opcode = ibv_wc_read_opcode(cq);
 	wc->wc_flags = ibv_wc_read_wc_flags(cq);
 	wc->byte_len = ibv_wc_read_byte_len(cq);
+	wc->src_qp = ibv_wc_read_src_qp(cq);
 	if (wc->wc_flags & IBV_WC_WITH_IMM)
 		wc->imm_data = ibv_wc_read_imm_data(cq);
 }

@@ -1,6 +1,6 @@
 /* The same requests and completions by the extended calls of verbs: ibv_wr_*, ibv_start_poll. As the classic ones. */
-#ifndef SELFCHECK_EXTENDED_H
-#define SELFCHECK_EXTENDED_H
+#ifndef PROGRAMS_EXTENDED_H
+#define PROGRAMS_EXTENDED_H
 
 #include <infiniband/verbs.h>
 
