@@ -1,7 +1,8 @@
 /*
  * datagram: datagrams with a global route, to a queue pair with a shared receive queue that has grown and to a multicast
  * group, answered by address handles made of their completions; before READY and after it, by handles of before and by new
- * ones. In mode unicast there is no group, and what the route has besides GIDs is not looked at: for devices without either.
+ * ones. In the modes group and unicast what the route has besides GIDs is not looked at, for devices without; in mode unicast there
+ * is no group.
  */
 #include <string.h>
 
@@ -15,7 +16,7 @@
 #define MULTICAST_LID 0xc007
 
 const char *const program_name = "datagram";
-const char *const program_modes[] = { "plain", "unicast", NULL };
+const char *const program_modes[] = { "plain", "group", "unicast", NULL };
 
 static const union ibv_gid group = { .raw = { 0xff, 0x0e, [14] = 0x12, 0x34 } };
 
@@ -33,7 +34,7 @@ struct station {
 	struct ibv_qp *qp;
 	struct card own, peer;
 	uint64_t sent;
-	bool multicast;
+	bool multicast, route;
 };
 
 static void to_state(struct ibv_qp *qp, struct ibv_qp_attr attr, int mask)
@@ -164,7 +165,7 @@ static struct ibv_ah *ah_of(struct station *s, uint64_t number, struct ibv_wc *w
 	if (memcmp(&attr.grh.dgid, &s->peer.gid, sizeof(attr.grh.dgid)) || attr.dlid != s->peer.lid || !attr.is_global ||
 	    attr.grh.sgid_index)
 		die(0, "the way back is to another: lid %#x, GID index %d", attr.dlid, attr.grh.sgid_index);
-	if (s->multicast && (attr.grh.flow_label != 0x54321 || attr.grh.traffic_class != 3 || attr.grh.hop_limit != 5))
+	if (s->route && (attr.grh.flow_label != 0x54321 || attr.grh.traffic_class != 3 || attr.grh.hop_limit != 5))
 		die(0, "the way back is another: flow label %#x", attr.grh.flow_label);
 	ah = ibv_create_ah_from_wc(s->pair->endpoint.pd, wc, grh, s->pair->endpoint.port_num);
 	if (!ah)
@@ -243,7 +244,11 @@ static void run_answerer(struct station *s)
 
 void program_run(struct pair *pair)
 {
-	struct station s = { .pair = pair, .multicast = !strcmp(pair->mode, "plain") };
+	struct station s = {
+		.pair = pair,
+		.multicast = strcmp(pair->mode, "unicast"),
+		.route = !strcmp(pair->mode, "plain"),
+	};
 
 	set_up(&s);
 	if (pair->rank == 0)

@@ -13,8 +13,6 @@ import org.shadowverbs.bindings.verbs.ibv_pd;
 final class AddressHandle {
     private static final ValueLayout.OfLong NETWORK_LONG =
             ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
-    /** The first byte of a multicast GID. */
-    private static final int MULTICAST = 0xff;
 
     private AddressHandle() {
     }
@@ -24,9 +22,6 @@ final class AddressHandle {
         final long prefix = ibv_global_route.dgid(route).get(NETWORK_LONG, 0);
         if (!names(attr)) {
             throw new DeviceException(Posix.EINVAL, "make a handle for an address without a GID");
-        }
-        if (prefix >>> 56 == MULTICAST) {
-            throw new DeviceException(Posix.EOPNOTSUPP, "make a handle for a multicast group");
         }
         final long address = posix.allocate(Layouts.AH_SIZE);
         final MemorySegment struct = TcpStructs.at(address, ibv_ah.sizeof());
@@ -38,7 +33,7 @@ final class AddressHandle {
         return address;
     }
 
-    /** Whether attributes of an address name a process, as seen from the only GID of the only port. */
+    /** Whether attributes of an address name a process or a multicast group, as seen from the only GID of the only port. */
     static boolean names(final MemorySegment attr) {
         return ibv_ah_attr.is_global(attr) != 0 && ibv_ah_attr.port_num(attr) == 1
                 && ibv_global_route.sgid_index(ibv_ah_attr.grh(attr)) == 0;

@@ -10,14 +10,16 @@ abstract class Device {
 
     final Posix posix;
     final MemoryRegions regions;
+    final Multicast multicast;
     final Timers timers = new Timers();
     final ArrayList<Link> links = new ArrayList<Link>();
     private Rung[] byBell = new Rung[64];
     private int nextBell;
     private int numberBase;
 
-    Device(final Posix posix) {
+    Device(final Posix posix, final String secret) {
         this.posix = posix;
+        this.multicast = new Multicast(this, secret);
         this.regions = new MemoryRegions(posix);
     }
 
@@ -35,6 +37,12 @@ abstract class Device {
 
     /** Begins a connection to a process. @return null: there is none to be had now */
     abstract Link connect(long prefix, long id);
+
+    /** To all processes; made once. */
+    abstract MulticastWay multicastWay();
+
+    /** One line for the user. */
+    abstract void say(String line);
 
     /** The link to a process, made when there is none. */
     final Link link(final long prefix, final long id) {

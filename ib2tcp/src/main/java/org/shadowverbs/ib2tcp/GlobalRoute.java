@@ -14,16 +14,17 @@ final class GlobalRoute {
     private GlobalRoute() {
     }
 
-    static void write(final long at, final int opcode, final int payload, final Link from) {
+    static void write(final long at, final int opcode, final int payload, final long fromPrefix, final long fromId,
+            final long toPrefix, final long toId) {
         Memory.net32(at, VERSION_6);
         Memory.u8(at + 4, paylen(opcode, payload) >> 8);
         Memory.u8(at + 5, paylen(opcode, payload));
         Memory.u8(at + 6, NEXT_HEADER);
         Memory.u8(at + 7, HOP_LIMIT);
-        Memory.net64(at + 8, from.peerPrefix);
-        Memory.net64(at + 16, from.peerId);
-        Memory.net64(at + 24, from.device.gidPrefix());
-        Memory.net64(at + 32, from.device.gidInterface());
+        Memory.net64(at + 8, fromPrefix);
+        Memory.net64(at + 16, fromId);
+        Memory.net64(at + 24, toPrefix);
+        Memory.net64(at + 32, toId);
     }
 
     private static int paylen(final int opcode, final int payload) {

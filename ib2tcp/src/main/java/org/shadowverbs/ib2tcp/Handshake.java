@@ -3,7 +3,6 @@ package org.shadowverbs.ib2tcp;
 
 import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
-import java.security.NoSuchAlgorithmException;
 import java.util.Arrays;
 
 /**
@@ -27,20 +26,11 @@ final class Handshake {
     private static final int MAGIC = 'S' << 24 | 'V' << 16 | 'T' << 8 | 'P';
     private static final int VERSION = 3;
     private static final int NONCE = 24;
-    private static final int MAC = 32;
-    private static final int BLOCK = 64;
 
-    private final byte[] secret;
-    private final MessageDigest sha;
+    private final Mac mac;
 
     Handshake(final String secret) {
-        try {
-            sha = MessageDigest.getInstance("SHA-256");
-        } catch (NoSuchAlgorithmException e) {
-            throw new IllegalStateException(e);
-        }
-        final byte[] key = secret.getBytes(StandardCharsets.UTF_8);
-        this.secret = Arrays.copyOf(key.length > BLOCK ? sha.digest(key) : key, BLOCK);
+        mac = new Mac(secret);
     }
 
     private static void start(final long at, final int size, final int code) {
@@ -88,7 +78,7 @@ final class Handshake {
             throw new ProtocolException(refusal == REFUSED_ADDRESS ? "another process listens there now"
                     : "it refuses version " + VERSION);
         }
-        if (!MessageDigest.isEqual(Memory.bytes(challenge + 32, MAC), mac("accept", hello, challenge))) {
+        if (!MessageDigest.isEqual(Memory.bytes(challenge + 32, Mac.SIZE), mac("accept", hello, challenge))) {
             throw new ProtocolException("it does not know the job's secret (SHADOWVERBS_SECRET)");
         }
         start(at, PROOF, 0);
@@ -97,24 +87,16 @@ final class Handshake {
 
     void check(final long hello, final long challenge, final long proof) throws ProtocolException {
         if (Memory.net32(proof) != MAGIC || Memory.net32(proof + 4) != VERSION << 16
-                || !MessageDigest.isEqual(Memory.bytes(proof + 8, MAC), mac("connect", hello, challenge))) {
+                || !MessageDigest.isEqual(Memory.bytes(proof + 8, Mac.SIZE), mac("connect", hello, challenge))) {
             throw new ProtocolException("it does not know the job's secret (SHADOWVERBS_SECRET)");
         }
     }
 
-    /** RFC 2104; javax.crypto would load more classes than all else here. */
+    /** Valid until the next. */
     private byte[] mac(final String role, final long hello, final long challenge) {
-        pad(0x36);
-        sha.update(role.getBytes(StandardCharsets.US_ASCII));
-        sha.update(Memory.bytes(hello, HELLO));
-        final byte[] inner = sha.digest(Memory.bytes(challenge + 8, NONCE));
-        pad(0x5c);
-        return sha.digest(inner);
-    }
-
-    private void pad(final int value) {
-        for (final byte b : secret) {
-            sha.update((byte) (b ^ value));
-        }
+        mac.start(role.getBytes(StandardCharsets.US_ASCII));
+        mac.add(hello, HELLO);
+        mac.add(challenge + 8, NONCE);
+        return mac.end();
     }
 }

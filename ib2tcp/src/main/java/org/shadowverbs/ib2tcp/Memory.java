@@ -122,6 +122,10 @@ final class Memory {
         MemorySegment.copy(bytes, 0, ALL, ValueLayout.JAVA_BYTE, at, bytes.length);
     }
 
+    static void get(final long at, final byte[] to, final int count) {
+        MemorySegment.copy(ALL, ValueLayout.JAVA_BYTE, at, to, 0, count);
+    }
+
     static byte[] bytes(final long at, final int count) {
         return ALL.asSlice(at, count).toArray(ValueLayout.JAVA_BYTE);
     }

@@ -38,6 +38,17 @@ final class Posix {
     private static final int SO_ERROR = 4;
     private static final int SO_KEEPALIVE = 9;
     private static final int IPPROTO_TCP = 6;
+    private static final int SOCK_DGRAM = 2;
+    private static final int SO_REUSEADDR = 2;
+    private static final int SO_RCVBUF = 8;
+    private static final int SO_RCVBUFFORCE = 33;
+    private static final int IPPROTO_IP = 0;
+    private static final int IP_MULTICAST_IF = 32;
+    private static final int IP_MULTICAST_TTL = 33;
+    private static final int IP_MULTICAST_LOOP = 34;
+    private static final int IP_ADD_MEMBERSHIP = 35;
+    private static final int IP_DROP_MEMBERSHIP = 36;
+    private static final int IP_MULTICAST_ALL = 49;
     private static final int TCP_NODELAY = 1;
     private static final int TCP_USER_TIMEOUT = 18;
     private static final int EPOLL_CTL_ADD = 1;
@@ -65,6 +76,7 @@ final class Posix {
     private static final MemorySegment WRITE = f("write");
     private static final MemorySegment READV = f("readv");
     private static final MemorySegment WRITEV = f("writev");
+    private static final MemorySegment SENDTO = f("sendto");
     private static final MemorySegment EPOLL_WAIT = f("epoll_wait");
     private static final MemorySegment PPOLL = f("ppoll");
     private static final MemorySegment MSYNC = f("msync");
@@ -86,8 +98,13 @@ final class Posix {
 
     private long call(final MemorySegment function, final long a, final long b, final long c, final long d,
             final long e) {
+        return call(function, a, b, c, d, e, 0);
+    }
+
+    private long call(final MemorySegment function, final long a, final long b, final long c, final long d,
+            final long e, final long g) {
         try {
-            return (long) CALL.invokeExact(function, errno, a, b, c, d, e, 0L);
+            return (long) CALL.invokeExact(function, errno, a, b, c, d, e, g);
         } catch (Throwable t) {
             throw new IllegalStateException(t);
         }
@@ -312,8 +329,48 @@ final class Posix {
         option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, deadMillis);
     }
 
-    private void option(final int fd, final int level, final int name, final int value) {
+    /**
+     * A UDP socket at a port that many processes share, which sends to multicast groups by the interface with that address, and
+     * receives of those alone that it is a member of.
+     */
+    int multicastSocket(final int ipv4, final int port, final int buffer) {
+        final int fd = check(call(f("socket"), AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, 0, 0),
+                "make a socket");
+        option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+        option(fd, IPPROTO_IP, IP_MULTICAST_ALL, 0);
+        option(fd, IPPROTO_IP, IP_MULTICAST_LOOP, 1);
+        option(fd, IPPROTO_IP, IP_MULTICAST_TTL, 1);
+        if (option(fd, SOL_SOCKET, SO_RCVBUFFORCE, buffer) != 0) {
+            option(fd, SOL_SOCKET, SO_RCVBUF, buffer); // as much as one without privilege may have
+        }
+        Memory.net32(scratch + 32, ipv4);
+        boolean made = call(f("setsockopt"), fd, IPPROTO_IP, IP_MULTICAST_IF, scratch + 32, 4) == 0;
+        sockaddr(0, port);
+        made = made && call(f("bind"), fd, scratch, SOCKADDR_SIZE, 0, 0) == 0;
+        if (!made) {
+            final int err = errno();
+            close(fd);
+            throw new DeviceException(err, "make a socket for multicast at " + Address.text(ipv4));
+        }
+        return fd;
+    }
+
+    /** Joins a multicast group by the interface with that address, or leaves it. */
+    void membership(final int fd, final int group, final int ipv4, final boolean join) {
+        Memory.net32(scratch, group);
+        Memory.net32(scratch + 4, ipv4);
+        check(call(f("setsockopt"), fd, IPPROTO_IP, join ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP, scratch, 8),
+                (join ? "join" : "leave") + " the multicast group " + Address.text(group));
+    }
+
+    /** @return bytes sent, or negative */
+    long sendTo(final int fd, final long from, final long bytes, final int ipv4, final int port) {
+        sockaddr(ipv4, port);
+        return call(SENDTO, fd, from, bytes, 0, scratch, SOCKADDR_SIZE);
+    }
+
+    private int option(final int fd, final int level, final int name, final int value) {
         Memory.i32(scratch, value);
-        call(f("setsockopt"), fd, level, name, scratch, 4);
+        return (int) call(f("setsockopt"), fd, level, name, scratch, 4);
     }
 }

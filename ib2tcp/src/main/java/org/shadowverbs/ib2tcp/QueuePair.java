@@ -248,8 +248,8 @@ final class QueuePair implements Rung {
         receives.completionQueue().push(completion, number);
     }
 
-    /** The receive at hand has taken the message of that frame, which came over a link. */
-    void completeReceive(final long header, final Link from) {
+    /** The receive at hand has taken the message of that frame, which came from a process with that interface id. */
+    void completeReceive(final long header, final long sourceId) {
         final int opcode = Frame.opcode(header);
         final Completion c = completion;
         c.start(receives.complete(), CompletionQueue.SUCCESS,
@@ -267,7 +267,7 @@ final class QueuePair implements Rung {
         if (type == UD) {
             c.bytes += GlobalRoute.SIZE;
             c.flags |= Completion.GRH;
-            c.sourceLid = Address.sourceLid(from.peerId);
+            c.sourceLid = Address.sourceLid(sourceId);
             c.serviceLevel = Frame.serviceLevel(header);
         }
         receives.completionQueue().push(c, number);

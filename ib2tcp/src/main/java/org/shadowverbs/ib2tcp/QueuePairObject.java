@@ -169,6 +169,23 @@ final class QueuePairObject {
         return qp.async;
     }
 
+    /** @param gid of a multicast group */
+    void attach(final MemorySegment gid, final int lid) {
+        qp.device.multicast.attach(qp, gid.get(NETWORK_LONG, 0), gid.get(NETWORK_LONG, 8), lid);
+    }
+
+    void detach(final MemorySegment gid, final int lid) {
+        qp.device.multicast.detach(qp, gid.get(NETWORK_LONG, 0), gid.get(NETWORK_LONG, 8), lid);
+    }
+
+    boolean attached() {
+        return qp.device.multicast.attached(qp);
+    }
+
+    void detachAll() {
+        qp.device.multicast.detachAll(qp);
+    }
+
     boolean is(final QueuePair other) {
         return qp == other;
     }

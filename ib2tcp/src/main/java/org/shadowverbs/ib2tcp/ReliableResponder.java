@@ -146,7 +146,7 @@ final class ReliableResponder extends Responder {
     private void place(final Inbound inbound, final int opcode) {
         final int bytes = Frame.payload(inbound.header);
         if (Frame.sends(opcode)) {
-            if (!scatter(inbound, offset, bytes)) {
+            if (!scatter(inbound.target, offset, bytes)) {
                 inbound.target.clear();
                 failReceive(CompletionQueue.LOC_PROT_ERR, Frame.OPERATION_ERROR);
                 return;
@@ -167,7 +167,7 @@ final class ReliableResponder extends Responder {
             device.regions.invalidate(Frame.rkey(header), qp);
         }
         if (takesReceive) {
-            qp.completeReceive(header, link);
+            qp.completeReceive(header, link.peerId);
         }
         seen = expected;
         executed();

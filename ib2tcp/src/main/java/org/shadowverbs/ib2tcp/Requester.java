@@ -78,9 +78,18 @@ abstract class Requester extends Sender {
     /** Starts the header of a request's next frame and adds its payload. */
     final long frame(final Batch batch, final long request, final int type, final int part, final int attempt,
             final int destination, final int sequence) {
+        final long header = batch.header();
+        start(header, request, type, attempt, destination, sequence);
+        if (part > 0) {
+            payload(batch.vectors(), request, part);
+        }
+        return header;
+    }
+
+    private void start(final long header, final long request, final int type, final int attempt, final int destination,
+            final int sequence) {
         final int opcode = Memory.i32(request + Layouts.SEND_OPCODE);
         final int flags = Memory.i32(request + Layouts.SEND_FLAGS);
-        final long header = batch.header();
         Frame.start(header, type, opcode, attempt, destination, qp.number, sequence);
         Frame.flags(header, (flags & FLAG_SOLICITED) != 0 ? Frame.SOLICITED : 0);
         Frame.length(header, Memory.i64(request + Layouts.SEND_LENGTH));
@@ -89,15 +98,26 @@ abstract class Requester extends Sender {
         } else if (!Frame.atomic(opcode)) {
             Frame.immediate(header, Memory.i32(request + Layouts.SEND_IMM));
         }
-        if (part > 0) {
-            if ((flags & FLAG_INLINE) != 0) {
-                batch.vectors().add(request + Layouts.SEND_SIZE + offset, part);
-            } else {
-                device.regions.slice(batch.vectors(), request + Layouts.SEND_SIZE,
-                        Memory.i32(request + Layouts.SEND_NUM_SGE), qp.domain, 0, offset, part);
-            }
+    }
+
+    /** Adds the memory of the next bytes of a request's payload. */
+    final void payload(final Vectors to, final long request, final int bytes) {
+        if ((Memory.i32(request + Layouts.SEND_FLAGS) & FLAG_INLINE) != 0) {
+            to.add(request + Layouts.SEND_SIZE + offset, bytes);
+        } else {
+            device.regions.slice(to, request + Layouts.SEND_SIZE, Memory.i32(request + Layouts.SEND_NUM_SGE), qp.domain,
+                    0, offset, bytes);
         }
-        return header;
+    }
+
+    /** Writes the header of a datagram. */
+    final void datagram(final long header, final long request, final int destination) {
+        final long swap = Memory.i64(request + Layouts.SEND_SWAP);
+        final int qkey = (int) swap;
+        start(header, request, Frame.DATAGRAM, (int) (swap >>> 32), destination, 0);
+        // A controlled Q_Key is the queue pair's own (IBTA volume 1, 10.2.4).
+        Frame.rkey(header, qkey < 0 ? qp.qkey : qkey);
+        Frame.payload(header, (int) Memory.i64(request + Layouts.SEND_LENGTH));
     }
 
     /** Whether the keys of a request allow what it does on this side. */

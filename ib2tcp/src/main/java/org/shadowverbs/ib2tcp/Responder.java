@@ -46,9 +46,9 @@ abstract class Responder extends Sender {
     }
 
     /** The memory of the receive at hand that bytes of a message go to. @return false: a key does not allow it */
-    final boolean scatter(final Inbound inbound, final long from, final long bytes) {
+    final boolean scatter(final Vectors target, final long from, final long bytes) {
         final Receives receives = qp.receives;
-        return device.regions.slice(inbound.target, receives.sges(), receives.sgeCount(), receives.domain(),
+        return device.regions.slice(target, receives.sges(), receives.sgeCount(), receives.domain(),
                 MemoryRegions.LOCAL_WRITE, from, bytes);
     }
 

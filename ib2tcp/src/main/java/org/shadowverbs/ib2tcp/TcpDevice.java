@@ -14,6 +14,7 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 final class TcpDevice extends Device implements Runnable, Turns.Driven {
     private static final int LISTENER = 1;
     private static final int WAKE = 2;
+    private static final int MULTICAST = 3;
     private static final int FIRST_LINK = 16;
     private static final int EVENTS = 64;
     private static final long HANDSHAKE_NANOS = 10_000_000_000L;
@@ -41,6 +42,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     private final ConcurrentLinkedQueue<Runnable> tasks = new ConcurrentLinkedQueue<Runnable>();
     private final ArrayList<TcpLink> dirty = new ArrayList<TcpLink>();
     private final ArrayList<TcpLink> slots = new ArrayList<TcpLink>();
+    private MulticastSocket multicastSocket;
     private int generation;
     private int unsettled;
     private Thread thread;
@@ -54,7 +56,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     private boolean needed;
 
     TcpDevice(final Posix posix, final Host host, final Settings settings) {
-        super(posix);
+        super(posix, settings.secret());
         this.host = host;
         this.spinNanos = settings.spinNanos();
         this.handshake = new Handshake(settings.secret());
@@ -110,6 +112,18 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     @Override
     long gidInterface() {
         return id;
+    }
+
+    @Override
+    MulticastWay multicastWay() {
+        multicastSocket = new MulticastSocket(posix, Address.ipv4(id));
+        posix.epollAdd(epoll, multicastSocket.fd, Posix.EPOLLIN, MULTICAST);
+        return multicastSocket;
+    }
+
+    @Override
+    void say(final String line) {
+        host.say(line);
     }
 
     byte[] nonce() {
@@ -219,7 +233,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
         for (int i = 0; i < n; i++) {
             final long event = events + (long) i * Posix.EPOLL_EVENT_SIZE;
             final long data = Memory.i64(event + Posix.EPOLL_DATA);
-            final TcpLink link = data == WAKE || data == LISTENER ? null : link(data);
+            final TcpLink link = data < FIRST_LINK ? null : link(data);
             if (data == LISTENER || link != null && !link.established()) {
                 needed = true; // for what is not done in turns
                 continue;
@@ -291,6 +305,10 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
         }
         if (data == LISTENER) {
             accept();
+            return true;
+        }
+        if (data == MULTICAST) {
+            multicastSocket.ready(multicast);
             return true;
         }
         final TcpLink link = link(data);
@@ -433,6 +451,10 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
                 slots.get(i).close();
             }
         }
+        if (multicastSocket != null) {
+            multicastSocket.close();
+        }
+        multicast.free();
         posix.close(listener);
         posix.close(epoll);
         posix.close(wake);

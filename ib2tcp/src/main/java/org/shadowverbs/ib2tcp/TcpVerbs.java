@@ -45,6 +45,7 @@ public final class TcpVerbs {
             | verbs_h.IBV_WC_EX_WITH_QP_NUM() | verbs_h.IBV_WC_EX_WITH_SRC_QP() | verbs_h.IBV_WC_EX_WITH_SLID()
             | verbs_h.IBV_WC_EX_WITH_SL() | verbs_h.IBV_WC_EX_WITH_DLID_PATH_BITS()
             | verbs_h.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP() | verbs_h.IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK();
+    private static final int GID_SIZE = 16;
     private static final long REPORT_NANOS = 30_000_000_000L;
 
     private static final class Context {
@@ -278,6 +279,7 @@ public final class TcpVerbs {
 
     /** Programs close a device with objects left; a kernel ends them then, and the file is closed all the same. */
     private void destroyWhatIsLeft(final long context) {
+        left(pairs, context).forEach(this::leaveGroups);
         left(pairs, context).forEach(this::destroyQp);
         left(shared, context).forEach(this::destroySrq);
         left(xrcDomains.handles(), context).forEach(this::closeXrcd);
@@ -829,9 +831,34 @@ public final class TcpVerbs {
         });
     }
 
+    /** @param gid of a multicast group */
+    public void attachMcast(final long qp, final MemorySegment gid, final int lid) {
+        call("attach a queue pair to a multicast group", () -> {
+            known(pairs, qp).attach(struct(gid.address(), GID_SIZE), lid);
+            return 0;
+        });
+    }
+
+    public void detachMcast(final long qp, final MemorySegment gid, final int lid) {
+        call("detach a queue pair from a multicast group", () -> {
+            known(pairs, qp).detach(struct(gid.address(), GID_SIZE), lid);
+            return 0;
+        });
+    }
+
+    private void leaveGroups(final long qp) {
+        call("detach a queue pair from its multicast groups", () -> {
+            known(pairs, qp).detachAll();
+            return 0;
+        });
+    }
+
     public void destroyQp(final long qp) {
         call("destroy a queue pair", () -> {
             final QueuePairObject object = known(pairs, qp);
+            if (object.attached()) {
+                throw new DeviceException(Posix.EBUSY, "destroy a queue pair that is attached to a multicast group");
+            }
             pairs.remove(qp);
             final Long xrcd = xrcdOf.remove(qp);
             if (xrcd != null) {

@@ -3,7 +3,7 @@ package org.shadowverbs.ib2tcp;
 
 /**
  * Of an unreliable connection, or of datagrams. A request is complete when it is written to the connection, or when there
- * is none; nobody answers.
+ * is none; nobody answers. What is for a multicast group goes at once, without a connection.
  *
  * <p>A datagram waits for its connection no longer than {@link #PATIENCE}, and those to the same process behind it do not
  * wait at all until something moves there again: else a process that stands still would hold up what goes to others.
@@ -72,7 +72,11 @@ final class UnreliableRequester extends Requester {
             fail(status);
             return false;
         }
-        if (Frame.local(opcode)) {
+        final boolean toGroup = datagrams && Multicast.names(Memory.i64(request + Layouts.SEND_REMOTE));
+        if (toGroup) {
+            device.multicast.send(qp, request);
+        }
+        if (toGroup || Frame.local(opcode)) {
             pass();
             return false;
         }
@@ -142,14 +146,12 @@ final class UnreliableRequester extends Requester {
         return false;
     }
 
+    /** All of it is in one frame. */
     private void datagram(final Batch batch, final long request, final int part) {
-        final long swap = Memory.i64(request + Layouts.SEND_SWAP);
-        final int qkey = (int) swap;
-        final long header = frame(batch, request, Frame.DATAGRAM, part, (int) (swap >>> 32),
-                Memory.i32(request + Layouts.SEND_RKEY), 0);
-        // A controlled Q_Key is the queue pair's own (IBTA volume 1, 10.2.4).
-        Frame.rkey(header, qkey < 0 ? qp.qkey : qkey);
-        Frame.payload(header, part);
+        datagram(batch.header(), request, Memory.i32(request + Layouts.SEND_RKEY));
+        if (part > 0) {
+            payload(batch.vectors(), request, part);
+        }
     }
 
     /** The request at hand is over and done with, without having gone anywhere. */

@@ -71,7 +71,7 @@ final class UnreliableResponder extends Responder {
         final int bytes = Frame.payload(inbound.header);
         if (!Frame.sends(Frame.opcode(inbound.header))) {
             inbound.target.add(writeTo + offset, bytes);
-        } else if (!writable() || !scatter(inbound, offset, bytes)) {
+        } else if (!writable() || !scatter(inbound.target, offset, bytes)) {
             inbound.target.clear();
             qp.failReceive(CompletionQueue.LOC_PROT_ERR);
             qp.enter(QueuePair.ERR);
@@ -91,7 +91,7 @@ final class UnreliableResponder extends Responder {
             device.regions.invalidate(Frame.rkey(header), qp);
         }
         if (Frame.consumes(Frame.opcode(header))) {
-            qp.completeReceive(header, link);
+            qp.completeReceive(header, link.peerId);
         }
     }
 

@@ -4,7 +4,9 @@ package org.shadowverbs.ib2tcp;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
@@ -22,11 +24,12 @@ final class SimulatedDevice extends Device {
     final int id;
     final Events async = new Events(posix);
     final CompletionQueue queue;
+    final List<String> said = new ArrayList<>();
     private final long cq;
     private final Map<Long, CompletionQueue> queues = new HashMap<>();
 
     SimulatedDevice(final SimulatedNetwork network, final int id) {
-        super(new Posix());
+        super(new Posix(), network.secret);
         this.network = network;
         this.id = id;
         cq = posix.allocate(Layouts.CQ_SIZE);
@@ -54,6 +57,16 @@ final class SimulatedDevice extends Device {
     @Override
     Link connect(final long prefix, final long peer) {
         return network.connect(this, (int) peer);
+    }
+
+    @Override
+    MulticastWay multicastWay() {
+        return network.new Channels(this);
+    }
+
+    @Override
+    void say(final String line) {
+        said.add(line);
     }
 
     /** Of a reliable connection, in state RESET. */

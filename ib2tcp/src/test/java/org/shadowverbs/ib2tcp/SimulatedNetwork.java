@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
 import java.io.ByteArrayOutputStream;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Random;
 
@@ -12,7 +16,18 @@ final class SimulatedNetwork {
     private final ArrayList<End> ends = new ArrayList<>();
     long time;
 
+    /** Of the job. */
+    final String secret;
+    /** Every multicast datagram that was sent. */
+    final ArrayList<byte[]> multicasts = new ArrayList<>();
+    private final ArrayList<Channels> channels = new ArrayList<>();
+
     SimulatedNetwork(final long seed) {
+        this(seed, "");
+    }
+
+    SimulatedNetwork(final long seed, final String secret) {
+        this.secret = secret;
         random = new Random(seed);
     }
 
@@ -42,6 +57,11 @@ final class SimulatedNetwork {
         time += 1000;
         for (final SimulatedDevice device : devices) {
             device.timers.run(time);
+        }
+        for (final Channels way : channels) {
+            if (way.deliver()) {
+                return true;
+            }
         }
         final int first = ends.isEmpty() ? 0 : random.nextInt(ends.size());
         for (int i = 0; i < ends.size(); i++) {
@@ -79,6 +99,53 @@ final class SimulatedNetwork {
             ends.remove(end.other);
             end.device.lost(end);
             end.other.device.lost(end.other);
+        }
+    }
+
+    /** Multicast datagrams of one process. */
+    final class Channels implements MulticastWay {
+        private final SimulatedDevice device;
+        private final boolean[] joined = new boolean[CHANNELS];
+        private final ArrayDeque<byte[]> arriving = new ArrayDeque<>();
+
+        Channels(final SimulatedDevice device) {
+            this.device = device;
+            channels.add(this);
+        }
+
+        @Override
+        public void join(final int channel) {
+            assertFalse(joined[channel]);
+            joined[channel] = true;
+        }
+
+        @Override
+        public void leave(final int channel) {
+            assertTrue(joined[channel]);
+            joined[channel] = false;
+        }
+
+        @Override
+        public int send(final int channel, final long at, final int bytes) {
+            multicasts.add(Memory.bytes(at, bytes));
+            for (final Channels way : channels) {
+                if (way.joined[channel]) {
+                    way.arriving.add(multicasts.getLast());
+                }
+            }
+            return 0;
+        }
+
+        boolean deliver() {
+            if (arriving.isEmpty()) {
+                return false;
+            }
+            final byte[] datagram = arriving.remove();
+            final long at = device.posix.allocate(datagram.length);
+            Memory.put(at, datagram);
+            device.multicast.received(at, datagram.length);
+            device.posix.free(at);
+            return true;
         }
     }
 

@@ -131,6 +131,9 @@ final class Ib2TcpBackend implements Backend {
         ibv_device_attr.atomic_cap(attr, verbs_h.IBV_ATOMIC_GLOB());
         ibv_device_attr.max_pkeys(attr, (short) 1);
         ibv_device_attr.phys_port_cnt(attr, (byte) 1);
+        ibv_device_attr.max_mcast_grp(attr, TcpVerbs.MAX_QP);
+        ibv_device_attr.max_mcast_qp_attach(attr, TcpVerbs.MAX_QP);
+        ibv_device_attr.max_total_mcast_qp_attach(attr, TcpVerbs.MAX_QP);
         return 0;
     }
 
@@ -325,12 +328,12 @@ final class Ib2TcpBackend implements Backend {
 
     @Override
     public int attachMcast(final long qp, final MemorySegment gid, final int lid) {
-        throw without("multicast");
+        return err(() -> verbs.attachMcast(qp, gid, lid));
     }
 
     @Override
     public int detachMcast(final long qp, final MemorySegment gid, final int lid) {
-        throw without("multicast");
+        return err(() -> verbs.detachMcast(qp, gid, lid));
     }
 
     @Override

@@ -85,7 +85,7 @@ final class Ib2TcpProgramsSystemTest {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
             int n = 0;
-            for (final String program : List.of("ib_send_bw -c UC", "ib_send_bw -c UD", "ib_write_bw", "ib_read_lat",
+            for (final String program : List.of("ib_send_bw -c UC", "ib_send_bw -c UD", "ib_send_lat -c UD -g", "ib_write_bw", "ib_read_lat",
                     "ib_atomic_bw")) {
                 final int port = LocalPort.free();
                 final Running server = job.launch("server-" + n, command(program, 1, port));
