@@ -3,7 +3,6 @@ package org.shadowverbs.fabric;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Set;
 import java.util.SplittableRandom;
 import java.util.function.Predicate;
 import org.shadowverbs.fabric.StepsModel.End;
@@ -40,18 +39,15 @@ final class StepsScript {
 
     private final StringBuilder text = new StringBuilder();
     private final StepsModel model = new StepsModel();
-    private final List<Type> types;
     private final boolean lossy;
     private SplittableRandom dice;
 
     /**
      * @param choices one for each step; 0: none
      * @param pauses how many there are to be, spread over the sequence
-     * @param types of the connections
      * @param lossy what is on its way at a pause may be lost where the type allows that, so nothing is
      */
-    StepsScript(final List<Integer> choices, final int pauses, final Set<Type> types, final boolean lossy) {
-        this.types = List.copyOf(types);
+    StepsScript(final List<Integer> choices, final int pauses, final boolean lossy) {
         this.lossy = lossy;
         dice = new SplittableRandom(choices.size());
         begin();
@@ -90,11 +86,9 @@ final class StepsScript {
         }
         makeAh(0);
         makeSrq(0, -1);
-        if (types.contains(Type.XRC)) {
-            changeDomain();
-            makeSrq(0, 0);
-        }
-        for (final Type type : types) {
+        changeDomain();
+        makeSrq(0, 0);
+        for (final Type type : Type.values()) {
             makePair(type, 0);
         }
     }
@@ -107,7 +101,7 @@ final class StepsScript {
             case 3 -> changeCq();
             case 4, 5 -> makeRegion();
             case 6 -> changeRegion();
-            case 7, 8 -> makePair(types.get(dice.nextInt(types.size())), any(i -> model.pds[i]));
+            case 7, 8 -> makePair(Type.values()[dice.nextInt(Type.values().length)], any(i -> model.pds[i]));
             case 9 -> breakPair();
             case 10 -> changeAh();
             case 11 -> changeDomain();
@@ -224,9 +218,6 @@ final class StepsScript {
     private void changeDomain() {
         final int made = free(i -> model.domains[i]);
         final int d = any(i -> model.domains[i]);
-        if (!types.contains(Type.XRC)) {
-            return;
-        }
         if (d < 0 || dice.nextBoolean() && made >= 0) {
             model.domains[made] = true;
             step("xrcd %d", made);

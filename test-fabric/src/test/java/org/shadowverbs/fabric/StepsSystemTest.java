@@ -8,14 +8,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.ShrinkingMode;
 import net.jqwik.api.constraints.Size;
-import org.shadowverbs.fabric.StepsModel.Type;
 
 /**
  * Any legal sequence of verbs, with a checkpoint, a restart and another checkpoint inserted anywhere, looks to the
@@ -32,14 +30,14 @@ final class StepsSystemTest {
     void checkpointsAndRestartsAreNotSeen(@ForAll final boolean scrambled,
             @ForAll @Size(PROGRAMS) final List<@Size(min = 50, max = 200) List<Integer>> choices) throws Exception {
         run(scrambled, "hca", "hca", choices.stream()
-                .map(c -> new StepsScript(c, PAUSES, EnumSet.allOf(Type.class), false).toString()).toList());
+                .map(c -> new StepsScript(c, PAUSES, false).toString()).toList());
     }
 
     @Property(tries = 2, shrinking = ShrinkingMode.BOUNDED)
     void restartsOnTheOtherBackendAreNotSeen(@ForAll final boolean scrambled, @ForAll final boolean fromTcp,
             @ForAll @Size(PROGRAMS) final List<@Size(min = 50, max = 200) List<Integer>> choices) throws Exception {
         run(scrambled, fromTcp ? "ib2tcp" : "hca", fromTcp ? "hca" : "ib2tcp", choices.stream()
-                .map(c -> new StepsScript(c, PAUSES, EnumSet.complementOf(EnumSet.of(Type.XRC)), true).toString()).toList());
+                .map(c -> new StepsScript(c, PAUSES, true).toString()).toList());
     }
 
     private static void run(final boolean scrambled, final String first, final String second, final List<String> scripts)
