@@ -50,6 +50,9 @@ final class Posix {
     private static final int IP_DROP_MEMBERSHIP = 36;
     private static final int IP_MULTICAST_ALL = 49;
     private static final int TCP_NODELAY = 1;
+    private static final int TCP_CONGESTION = 13;
+    /** "reno", which every system has and allows, as it lies in memory. */
+    private static final int RENO = 0x6f6e6572;
     private static final int TCP_USER_TIMEOUT = 18;
     private static final int EPOLL_CTL_ADD = 1;
     private static final int EPOLL_CTL_DEL = 2;
@@ -367,6 +370,11 @@ final class Posix {
     long sendTo(final int fd, final long from, final long bytes, final int ipv4, final int port) {
         sockaddr(ipv4, port);
         return call(SENDTO, fd, from, bytes, 0, scratch, SOCKADDR_SIZE);
+    }
+
+    /** For both ends on this host: there is no network to spare. Reno sends what the window allows and paces nothing. */
+    void unpace(final int fd) {
+        option(fd, IPPROTO_TCP, TCP_CONGESTION, RENO); // refused: it stays as the system has it
     }
 
     private int option(final int fd, final int level, final int name, final int value) {

@@ -133,6 +133,9 @@ final class TcpLink extends Link {
         stage = Stage.ESTABLISHED;
         engine.posix.free(hello);
         hello = 0;
+        if (Address.ipv4(peerId) == Address.ipv4(engine.id)) {
+            engine.posix.unpace(fd);
+        }
         engine.established(this);
         wake();
     }
