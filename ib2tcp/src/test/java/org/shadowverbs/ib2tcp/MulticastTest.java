@@ -262,7 +262,7 @@ class MulticastTest {
     /** Other bytes somewhere, or fewer, or more. */
     private static byte[] changed(final byte[] datagram, final Random random) {
         final byte[] changed = java.util.Arrays.copyOf(datagram, switch (random.nextInt(4)) {
-            case 0 -> random.nextInt(datagram.length);
+            case 0 -> random.nextInt(Math.max(1, datagram.length));
             case 1 -> datagram.length + 1 + random.nextInt(Multicast.LONGEST);
             default -> datagram.length;
         });
