@@ -49,6 +49,8 @@ final class Job implements AutoCloseable {
         environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_") || k.startsWith("SV_HCA_"));
         environment.put("SHADOWVERBS_RUN_DIR", work.resolve("run").toString());
         environment.put("SV_HCA_FABRIC", fabric.toString());
+        // What a program that is killed leaves behind goes with the rest.
+        environment.put("TMPDIR", Files.createDirectory(work.resolve("tmp")).toString());
         environment.putAll(more);
     }
 

@@ -99,7 +99,9 @@ final class Ib2TcpSystemTest {
     }
 
     private static void cut(final Job job, final Running program, final int cuts) throws Exception {
-        final List<String> cut = new ArrayList<>(List.of(job.program("cut-tcp"), "--cuts", Integer.toString(cuts)));
+        // Long enough for a connection to be made and to move something, else queue pairs run out of retries, as they should.
+        final List<String> cut = new ArrayList<>(List.of(job.program("cut-tcp"), "--cuts", Integer.toString(cuts), "--pause",
+                "60000"));
         program.descendants().forEach(rank -> cut.add(Long.toString(rank.pid())));
         job.runCommandLine("cut-tcp-" + program.name(), cut.toArray(new String[0])).succeed(Duration.ofSeconds(90));
     }

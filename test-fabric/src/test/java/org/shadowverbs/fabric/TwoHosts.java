@@ -37,6 +37,7 @@ final class TwoHosts implements AutoCloseable {
         environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_"));
         environment.put("SHADOWVERBS_SECRET", SECRET);
         environment.put("SV_HCA_FABRIC", Files.createDirectory(work.resolve("fabric")).toString());
+        environment.put("TMPDIR", Files.createDirectory(work.resolve("tmp")).toString());
         environment.putAll(more);
     }
 
