@@ -5,8 +5,6 @@
  *
  * opened: the same, where the receiver has opened its queue pair a second and a third time through another handle of the
  * domain, has destroyed the handle that it was made with, and closed the domain's through which it was made.
- *
- * shared: the same, with a domain that the sender has open, too, through the same file.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -30,7 +28,7 @@
 #define NO_SRQ 1			/* the number of none */
 
 const char *const program_name = "xrc";
-const char *const program_modes[] = { "blocked", "opened", "shared", NULL };
+const char *const program_modes[] = { "blocked", "opened", NULL };
 
 enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND };
 
@@ -68,45 +66,6 @@ static bool opened(const struct pair *pair)
 	return !strcmp(pair->mode, "opened");
 }
 
-static bool shared(const struct pair *pair)
-{
-	return !strcmp(pair->mode, "shared");
-}
-
-static struct ibv_xrcd *open_domain(struct pair *pair, int fd)
-{
-	struct ibv_xrcd_init_attr init = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = O_CREAT,
-	};
-	struct ibv_xrcd *xrcd = ibv_open_xrcd(pair->endpoint.context, &init);
-
-	if (!xrcd)
-		die(errno, "ibv_open_xrcd");
-	return xrcd;
-}
-
-static void close_domain(struct ibv_xrcd *xrcd)
-{
-	if (ibv_close_xrcd(xrcd))
-		die(errno, "ibv_close_xrcd");
-}
-
-/* That of a file which both processes know. */
-static struct ibv_xrcd *open_shared_domain(struct pair *pair)
-{
-	struct ibv_xrcd *xrcd;
-	char path[4096];
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/domain", pair->dir.path);
-	fd = open(path, O_RDWR | O_CREAT, 0600);
-	if (fd < 0)
-		die(errno, "%s", path);
-	xrcd = open_domain(pair, fd);
-	close(fd);
-	return xrcd;
-}
-
 /* A request that the peer cannot take, so that its queue pair has an event to report. */
 static void send_to_nobody(struct ibv_qp *qp, struct area *area)
 {
@@ -133,7 +92,6 @@ static void send(struct pair *pair, struct area *area)
 		.qp_type = IBV_QPT_XRC_SEND,
 	};
 	struct ibv_qp *qp = ibv_create_qp(pair->endpoint.pd, &init);
-	struct ibv_xrcd *xrcd = shared(pair) ? open_shared_domain(pair) : NULL;
 	struct card mine = { 0 }, theirs;
 	struct ibv_wc wc;
 
@@ -177,8 +135,6 @@ static void send(struct pair *pair, struct area *area)
 	expect_no_completion(cq, "after all");
 	if (opened(pair))
 		send_to_nobody(qp, area);
-	if (xrcd)
-		close_domain(xrcd);
 	qp_destroy(qp);
 	cq_destroy(cq);
 }
@@ -222,6 +178,24 @@ static void expect_message(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, c
 		    wc.qp_num, SIZE, sender->qp.qp_num, qp_num);
 	if (!pattern_matches(local, SIZE, seed, 0))
 		die(0, "message %lu is damaged", wr_id);
+}
+
+static struct ibv_xrcd *open_domain(struct pair *pair, int fd)
+{
+	struct ibv_xrcd_init_attr init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(pair->endpoint.context, &init);
+
+	if (!xrcd)
+		die(errno, "ibv_open_xrcd");
+	return xrcd;
+}
+
+static void close_domain(struct ibv_xrcd *xrcd)
+{
+	if (ibv_close_xrcd(xrcd))
+		die(errno, "ibv_close_xrcd");
 }
 
 /* The place of the handle is its context. */
@@ -283,7 +257,7 @@ static void receive(struct pair *pair, struct area *area)
 	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
 	struct ibv_qp *handles[HANDLES];
 	FILE *file = opened(pair) ? tmpfile() : NULL;
-	struct ibv_xrcd *xrcd = shared(pair) ? open_shared_domain(pair) : open_domain(pair, file ? fileno(file) : -1);
+	struct ibv_xrcd *xrcd = open_domain(pair, file ? fileno(file) : -1);
 	struct card mine = { .memory = (uintptr_t)area->memory, .rkey = area->mr->rkey }, theirs;
 	struct ibv_srq *srqs[QUEUES];
 	struct ibv_cq *cqs[QUEUES];

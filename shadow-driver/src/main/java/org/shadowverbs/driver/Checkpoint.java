@@ -153,8 +153,7 @@ final class Checkpoint {
         final Set<String> wanted = peers.wanted();
         wanted.addAll(roster.wanted());
         // While the gates are open domains come and go.
-        final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank(),
-                c -> backend.deviceName(library.deviceReal(c.vdevice))) : null;
+        final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank()) : null;
         if (domains != null) {
             domains.publish(values);
             domains.wanted().forEach(wanted::add);

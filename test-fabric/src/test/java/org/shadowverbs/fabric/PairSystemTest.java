@@ -2,14 +2,12 @@
 package org.shadowverbs.fabric;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
@@ -60,28 +58,10 @@ final class PairSystemTest {
         }
     }
 
-    @Test
-    void aDomainThatTwoProcessesHaveOpenIsRefusedWithoutHarm() throws Exception {
-        try (Job job = Distribution.start()) {
-            final Path go = job.work().resolve("refused");
-            final List<Running> programs = launch(job, go, "xrc --mode shared", "xrc --mode shared --signaled");
-            for (int i = 0; i < 3; i++) {
-                final String problem = job.failed(job.startCheckpoint()).get("problem").asText();
-                assertTrue(problem.matches(".*the XRC domain of /.*/domain is shared with rank [0-9]+, which cannot be"
-                        + " checkpointed.*"), problem);
-            }
-            finish(go, programs);
-        }
-    }
-
     private static void resume(final Job job, final String... cases) throws Exception {
         final Path go = job.work().resolve("resumed");
         final List<Running> programs = launch(job, go, cases);
         job.checkpoint();
-        finish(go, programs);
-    }
-
-    private static void finish(final Path go, final List<Running> programs) throws Exception {
         Files.createFile(go);
         for (final Running program : programs) {
             program.succeed(ENDING);
