@@ -29,7 +29,8 @@ struct card {
 struct station {
 	struct pair *pair;
 	struct area area;		/* SLOTS to receive, one to send */
-	struct ibv_cq *cq;
+	/* Of their own: between a datagram sent and the answer to it nothing says which is completed first. */
+	struct ibv_cq *send_cq, *cq;
 	struct ibv_srq *srq;		/* of rank 1 */
 	struct ibv_qp *qp;
 	struct card own, peer;
@@ -71,6 +72,7 @@ static void set_up(struct station *s)
 	};
 
 	area_create(s->pair, &s->area, (SLOTS + 1) * SLOT, ACCESS_NOTHING_REMOTE);
+	s->send_cq = endpoint_create_cq(e, 16, NULL);
 	s->cq = endpoint_create_cq(e, 16, NULL);
 	if (s->pair->rank) {
 		s->srq = ibv_create_srq(e->pd, &shared);
@@ -79,7 +81,8 @@ static void set_up(struct station *s)
 		if (ibv_modify_srq(s->srq, &more, IBV_SRQ_MAX_WR))
 			die(errno, "ibv_modify_srq");
 	}
-	init.send_cq = init.recv_cq = s->cq;
+	init.send_cq = s->send_cq;
+	init.recv_cq = s->cq;
 	init.srq = s->srq;
 	s->qp = ibv_create_qp(e->pd, &init);
 	if (!s->qp)
@@ -139,7 +142,7 @@ static void send_to(struct station *s, struct ibv_ah *ah, uint32_t qp_num, uint6
 	err = ibv_post_send(s->qp, &wr, &bad);
 	if (err)
 		die(err, "ibv_post_send of a datagram");
-	await_completion(s->cq, wr.wr_id, &wc, "a datagram to be sent");
+	await_completion(s->send_cq, wr.wr_id, &wc, "a datagram to be sent");
 }
 
 /* The next datagram, in receive `number`, is the peer's of that seed. */
@@ -256,9 +259,11 @@ void program_run(struct pair *pair)
 	else
 		run_answerer(&s);
 	expect_no_completion(s.cq, "after all");
+	expect_no_completion(s.send_cq, "after all");
 	qp_destroy(s.qp);
 	if (s.srq && ibv_destroy_srq(s.srq))
 		die(errno, "ibv_destroy_srq");
 	cq_destroy(s.cq);
+	cq_destroy(s.send_cq);
 	area_destroy(&s.area);
 }
