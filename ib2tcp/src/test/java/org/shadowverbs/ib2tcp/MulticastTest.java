@@ -65,12 +65,6 @@ class MulticastTest {
         }
     }
 
-    private static void settle(final SimulatedNetwork network) throws ProtocolException {
-        while (network.step()) {
-            assertTrue(network.time < 1_000_000_000_000L, "it comes to an end");
-        }
-    }
-
     /** Whoever is attached gets it once, the sender, too; nobody else does. */
     @Property(tries = 30)
     void allOfAGroupGetItOnce(@ForAll final long seed) throws ProtocolException {
@@ -96,7 +90,7 @@ class MulticastTest {
             network.random.nextBytes(data);
             final boolean knowsKey = network.random.nextInt(8) > 0;
             one.send(group, data, knowsKey ? QKEY : QKEY + 1, round);
-            settle(network);
+            network.settle();
             final Set<Station> expected = new HashSet<>();
             for (final Station station : stations) {
                 if (knowsKey && station.groups.contains(group)) {
@@ -246,7 +240,7 @@ class MulticastTest {
 
     private static byte[] sent(final SimulatedNetwork network, final Random random) throws ProtocolException {
         new Station(network.device()).send(5, new byte[random.nextInt(200)], QKEY, 1);
-        settle(network);
+        network.settle();
         return network.multicasts.getLast();
     }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -336,6 +338,16 @@ final class SimulatedDevice extends Device {
         Memory.i64(at + Layouts.SGE_ADDR, address);
         Memory.i32(at + Layouts.SGE_LENGTH, length);
         Memory.i32(at + Layouts.SGE_LKEY, lkey);
+    }
+
+    /** Polls all completions that there are: successes, in order. @param next what the first one's wr_id is @return the next's */
+    int successes(final int next) {
+        int expected = next;
+        for (long wc = poll(); wc != 0; wc = poll()) {
+            assertEquals(0, Memory.i32(wc + Layouts.WC_STATUS));
+            assertEquals(expected++, Memory.i64(wc + Layouts.WC_WR_ID), "requests complete in order");
+        }
+        return expected;
     }
 
     /** The next completion's address, valid until 4,095 others have come; 0: none. */

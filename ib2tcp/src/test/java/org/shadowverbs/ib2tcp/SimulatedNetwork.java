@@ -102,6 +102,13 @@ final class SimulatedNetwork {
         }
     }
 
+    /** Goes on until all is quiet. */
+    void settle() throws ProtocolException {
+        while (step()) {
+            assertTrue(time < 1_000_000_000_000L, "it comes to an end");
+        }
+    }
+
     /** Multicast datagrams of one process. */
     final class Channels implements MulticastWay {
         private final SimulatedDevice device;

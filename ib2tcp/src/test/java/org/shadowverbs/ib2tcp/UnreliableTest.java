@@ -26,12 +26,6 @@ class UnreliableTest {
         return Memory.i32(wc + offset);
     }
 
-    private static void settle(final SimulatedNetwork network) throws ProtocolException {
-        while (network.step()) {
-            assertTrue(network.time < 1_000_000_000_000L, "it comes to an end");
-        }
-    }
-
     /** Requests always complete, in order; of the messages some arrive, without broken links and with receives all. */
     @Property(tries = 30)
     void messagesOfAConnectionArriveWholeOrNotAtAll(@ForAll final long seed, @ForAll final boolean lossless)
@@ -76,10 +70,7 @@ class UnreliableTest {
                 network.cut();
             }
             busy = network.step();
-            for (long wc = a.poll(); wc != 0; wc = a.poll()) {
-                assertEquals(0, word(wc, Layouts.WC_STATUS));
-                assertEquals(completed++, Memory.i64(wc + Layouts.WC_WR_ID), "requests complete in order");
-            }
+            completed = a.successes(completed);
             for (long wc = b.poll(); wc != 0; wc = b.poll()) {
                 assertEquals(0, word(wc, Layouts.WC_STATUS));
                 assertEquals(received, Memory.i64(wc + Layouts.WC_WR_ID), "receives complete in order");
@@ -116,7 +107,7 @@ class UnreliableTest {
         int status(final int opcode, final int length, final long remote, final int key, final int localKey)
                 throws ProtocolException {
             a.post(qa, 9, opcode, SIGNALED, new long[] {near}, new int[] {length}, localKey, remote, key, 1, 0);
-            settle(network);
+            network.settle();
             return word(a.poll(), Layouts.WC_STATUS);
         }
     }
@@ -144,7 +135,7 @@ class UnreliableTest {
         assertEquals(CompletionQueue.WR_FLUSH_ERR, p.status(Frame.SEND, 100, 0, 0, p.lkey));
         p.a.receive(p.qa, 5, p.near, 100, p.lkey);
         p.b.post(p.qb, 6, Frame.SEND, SIGNALED, new long[] {p.far}, new int[] {10}, p.rkey, 0, 0, 0, 0);
-        settle(p.network);
+        p.network.settle();
         assertEquals(5, Memory.i64(p.a.poll() + Layouts.WC_WR_ID), "it receives all the same");
         SimulatedDevice.toState(p.qa, QueuePair.RTS);
         assertEquals(0, p.status(Frame.SEND, 100, 0, 0, p.lkey));
@@ -273,7 +264,7 @@ class UnreliableTest {
             throws ProtocolException {
         from.device.datagram(from.qp, 1, to.device, SimulatedDevice.number(to.qp), qkey, from.outgoing, length,
                 from.key);
-        settle(from.device.network);
+        from.device.network.settle();
         assertEquals(0, word(from.device.poll(), Layouts.WC_STATUS));
         return to.device.poll();
     }
@@ -315,7 +306,7 @@ class UnreliableTest {
             a.device.datagram(a.qp, i, b.device, SimulatedDevice.number(b.qp), SECRET, a.outgoing, 1, a.key);
         }
         final long begun = network.time;
-        settle(network);
+        network.settle();
         assertTrue(network.time - begun < 2 * UnreliableRequester.PATIENCE, "it is waited for once");
         for (int i = 0; i < 5; i++) {
             assertNotEquals(0, b.device.poll());

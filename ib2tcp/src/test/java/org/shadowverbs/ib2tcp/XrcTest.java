@@ -92,16 +92,10 @@ class XrcTest {
         }
 
         int status() throws ProtocolException {
-            settle();
+            network.settle();
             final long wc = device.poll();
             assertNotEquals(0, wc, "there is a completion");
             return Memory.i32(wc + Layouts.WC_STATUS);
-        }
-    }
-
-    private void settle() throws ProtocolException {
-        while (network.step()) {
-            assertTrue(network.time < 1_000_000_000_000L, "it comes to an end");
         }
     }
 
@@ -131,12 +125,10 @@ class XrcTest {
                 network.cut();
             }
             network.step();
+            completed = 0;
             for (final Sender sender : senders) {
-                for (long wc = sender.device.poll(); wc != 0; wc = sender.device.poll()) {
-                    assertEquals(0, Memory.i32(wc + Layouts.WC_STATUS));
-                    assertEquals(sender.completed++, Memory.i64(wc + Layouts.WC_WR_ID));
-                    completed++;
-                }
+                sender.completed = sender.device.successes(sender.completed);
+                completed += sender.completed;
             }
             for (long wc = b.poll(); wc != 0; wc = b.poll()) {
                 free.add(check(senders, wc));
@@ -150,7 +142,7 @@ class XrcTest {
                 assertTrue(sender.sent[i].isEmpty());
             }
         }
-        settle();
+        network.settle();
         int left = 0;
         for (final SharedQueue queue : queues) {
             for (long copy = queue.take(); copy != 0; copy = queue.take()) {
