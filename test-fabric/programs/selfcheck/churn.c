@@ -73,7 +73,7 @@ static void begin_window(struct connection *connection)
 
 	connection->churn_window = connection->window_mr;
 	connection->window_mr = register_window(connection);
-	connection->ids.known = false;
+	connection->sender_ids.known = connection->receiver_ids.known = false;
 	control.rkey = connection->window_mr->rkey;
 	outbox_put(connection, &control);
 }
@@ -119,7 +119,7 @@ static void switch_queue(struct connection *connection)
 	connection->old_queue = connection->queue;
 	connection->queue = connection->next_queue;
 	connection->next_queue = (struct queue){ 0 };
-	connection->ids.known = false;
+	connection->sender_ids.known = connection->receiver_ids.known = false;
 }
 
 static void step_quiesce(struct connection *connection)
@@ -141,11 +141,11 @@ static void step_quiesce(struct connection *connection)
 		connection->churn = CHURN_ANSWERED;
 	}
 	receives_post(connection, &connection->next_queue, SPARE_RECEIVES);
-	control.qp = connection->next_queue.own;
+	control.queue = connection->next_queue.own;
 	post_control(connection, &control);
 }
 
-static void control_offer(struct connection *connection, const struct qp_address *peer)
+static void control_offer(struct connection *connection, const struct queue_address *peer)
 {
 	set_paused(connection, true);
 	queue_create(connection, &connection->next_queue, connection->queue.generation + 1);
@@ -153,7 +153,7 @@ static void control_offer(struct connection *connection, const struct qp_address
 	connection->churn = CHURN_QUIESCE;
 }
 
-static void control_answer(struct connection *connection, const struct qp_address *peer)
+static void control_answer(struct connection *connection, const struct queue_address *peer)
 {
 	queue_connect(connection, &connection->next_queue, peer);
 	connection->churn = CHURN_CONNECTED;
@@ -200,10 +200,10 @@ void churn_control(struct connection *connection, const struct control *control)
 		control_key_unused(connection);
 		break;
 	case CONTROL_QP_OFFER:
-		control_offer(connection, &control->qp);
+		control_offer(connection, &control->queue);
 		break;
 	case CONTROL_QP_ANSWER:
-		control_answer(connection, &control->qp);
+		control_answer(connection, &control->queue);
 		break;
 	case CONTROL_QP_SWITCHED:
 		switch_queue(connection);

@@ -32,6 +32,7 @@ static uint64_t settings_check(const struct settings *settings)
 
 	check = mix64_two(check, settings->max_size);
 	check = mix64_two(check, settings->shared_memory);
+	check = mix64_two(check, settings->xrc);
 	return mix64_two(check, settings->seed);
 }
 
@@ -123,21 +124,35 @@ struct connection *connection_create(struct job *job, int peer)
 	return connection;
 }
 
+/* The end of XRC that the peer's requests come to; each of them names a shared receive queue. */
+static struct ibv_qp *create_receiver(struct connection *connection)
+{
+	struct job *job = connection->job;
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD, .xrcd = job->xrcd,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(job->endpoint.context, &init);
+
+	if (!qp)
+		die(errno, "ibv_create_qp_ex of XRC for rank %d", connection->peer);
+	return qp;
+}
+
 void queue_create(struct connection *connection, struct queue *queue, uint32_t generation)
 {
 	struct job *job = connection->job;
 	struct ibv_qp_init_attr init = {
 		.send_cq = job->send_cq,
 		.recv_cq = job->receive_cq,
-		.srq = job->srq,
+		.srq = job->xrcd ? NULL : job->srq,
 		.cap = {
 			.max_send_wr = job->settings.depth * job->settings.lanes,
-			.max_recv_wr = job->settings.receive_depth,
+			.max_recv_wr = job->xrcd ? 0 : job->settings.receive_depth,
 			.max_send_sge = MAX_SGE,
-			.max_recv_sge = 2,
+			.max_recv_sge = job->xrcd ? 0 : 2,
 			.max_inline_data = job->max_inline,
 		},
-		.qp_type = IBV_QPT_RC,
+		.qp_type = job->xrcd ? IBV_QPT_XRC_SEND : IBV_QPT_RC,
 	};
 
 	memset(queue, 0, sizeof(*queue));
@@ -147,17 +162,27 @@ void queue_create(struct connection *connection, struct queue *queue, uint32_t g
 	if (init.cap.max_inline_data < job->max_inline)
 		job->max_inline = init.cap.max_inline_data;
 	queue->generation = generation;
-	qp_initialize(&job->endpoint, queue->qp, ACCESS_ALL, &queue->own);
+	queue->receiver = job->xrcd ? create_receiver(connection) : queue->qp;
+	qp_initialize(&job->endpoint, queue->qp, ACCESS_ALL, &queue->own.sender);
+	queue->own.receiver = queue->own.sender;
+	if (queue->receiver != queue->qp)
+		qp_initialize(&job->endpoint, queue->receiver, ACCESS_ALL, &queue->own.receiver);
 }
 
-void queue_connect(struct connection *connection, struct queue *queue, const struct qp_address *peer)
+void queue_connect(struct connection *connection, struct queue *queue, const struct queue_address *peer)
 {
+	struct endpoint *endpoint = &connection->job->endpoint;
+
 	queue->peer = *peer;
-	qp_connect(&connection->job->endpoint, queue->qp, &queue->own, peer, &qp_patient);
+	qp_connect(endpoint, queue->qp, &queue->own.sender, &peer->receiver, &qp_patient);
+	if (queue->receiver != queue->qp)
+		qp_connect(endpoint, queue->receiver, &queue->own.receiver, &peer->sender, &qp_patient);
 }
 
 void queue_destroy(struct connection *connection, struct queue *queue)
 {
+	if (queue->receiver != queue->qp)
+		qp_destroy(queue->receiver);
 	qp_destroy(queue->qp);
 	for (int buffer = 0; buffer < connection->receive_count; buffer++)
 		if (connection->receive_owner[buffer] == queue->generation)
@@ -202,12 +227,14 @@ void connection_card_fill(struct connection *connection, struct connection_card 
 	struct job *job = connection->job;
 
 	memset(card, 0, sizeof(*card));
-	card->qp = connection->queue.own;
+	card->queue = connection->queue.own;
 	card->settings_check = settings_check(&job->settings);
 	card->window = (uintptr_t)connection->window;
 	card->window_rkey = connection->window_mr->rkey;
 	card->shared = (uintptr_t)job->shared_cells;
 	card->shared_rkey = job->shared_mr->rkey;
+	if (job->xrcd && ibv_get_srq_num(job->srq, &card->srq))
+		die(errno, "ibv_get_srq_num");
 }
 
 void connection_connect(struct connection *connection, const struct connection_card *card)
@@ -215,14 +242,15 @@ void connection_connect(struct connection *connection, const struct connection_c
 	struct settings *settings = &connection->job->settings;
 
 	if (card->settings_check != settings_check(settings))
-		die(0, "rank %d was started with other -n, --threads, --max-size, --shared-memory or --seed",
+		die(0, "rank %d was started with other -n, --threads, --max-size, --shared-memory, --xrc or --seed",
 		    connection->peer);
 	connection->peer_window = card->window;
 	connection->peer_shared = card->shared;
 	connection->peer_shared_rkey = card->shared_rkey;
+	connection->peer_srq = card->srq;
 	for (int lane = 0; lane < settings->lanes; lane++)
 		connection->lanes[lane].window_rkey = card->window_rkey;
-	queue_connect(connection, &connection->queue, &card->qp);
+	queue_connect(connection, &connection->queue, &card->queue);
 	receives_post(connection, &connection->queue, settings->receive_depth);
 }
 

@@ -6,12 +6,13 @@
 
 /* What a rank publishes for one peer. */
 struct connection_card {
-	struct qp_address qp;
+	struct queue_address queue;
 	uint64_t settings_check;	/* ranks must agree on layout and pattern */
 	uint64_t window;
 	uint64_t shared;
 	uint32_t window_rkey;
 	uint32_t shared_rkey;
+	uint32_t srq;			/* --xrc: its number */
 };
 
 struct connection *connection_create(struct job *job, int peer);
@@ -19,11 +20,11 @@ void connection_card_fill(struct connection *connection, struct connection_card 
 void connection_connect(struct connection *connection, const struct connection_card *card);
 void connection_destroy(struct connection *connection);
 
-/* A queue pair in INIT with the next generation number. */
+/* A queue pair, or the two of XRC, in INIT with the next generation number. */
 void queue_create(struct connection *connection, struct queue *queue, uint32_t generation);
-void queue_connect(struct connection *connection, struct queue *queue, const struct qp_address *peer);
+void queue_connect(struct connection *connection, struct queue *queue, const struct queue_address *peer);
 
-/* Destroys the queue pair; its receive buffers become free. */
+/* Destroys it; its receive buffers become free. */
 void queue_destroy(struct connection *connection, struct queue *queue);
 
 /* Of a buffer in the shared receive queue. */

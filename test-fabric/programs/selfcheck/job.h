@@ -1,7 +1,7 @@
 /*
  * The state of one rank.
  *
- * A rank has one connection, an RC queue pair, to each other rank. A connection has one lane for each posting thread.
+ * A rank has one connection, an RC queue pair or two of XRC, to each other rank. A connection has one lane for each posting thread.
  * A lane posts its operations in order from one thread, so all that RC promises about order holds within a lane, and
  * both ends check it there. What a lane does to its peer's memory it does in a part of the peer's window that is this
  * lane's alone, and in two cells of the peer that all ranks share.
@@ -116,8 +116,9 @@ enum churn_step {
 };
 
 struct queue {
-	struct ibv_qp *qp;
-	struct qp_address own, peer;
+	struct ibv_qp *qp;		/* that requests are posted to */
+	struct ibv_qp *receiver;	/* that the peer's come to: of XRC another, else the same */
+	struct queue_address own, peer;
 	uint32_t generation;
 	int posted_receives;
 };
@@ -139,6 +140,7 @@ struct connection {
 	uint64_t peer_window;
 	uint64_t peer_shared;
 	uint32_t peer_shared_rkey;
+	uint32_t peer_srq;			/* --xrc: the number of the peer's shared receive queue */
 	struct ibv_mr *window_mr;
 	struct ibv_mr *receive_mr;
 	struct ibv_mr *local_mr[2];		/* the same memory twice: two keys */
@@ -168,7 +170,7 @@ struct connection {
 	struct ibv_mr *churn_window;		/* the window's old registration while the peer may still use it */
 	bool key_pending;			/* the peer gave a new key; its old one is in use up to key_marks */
 	uint64_t key_marks[MAX_LANES];
-	struct ids ids;
+	struct ids sender_ids, receiver_ids;
 };
 
 struct job {
@@ -178,7 +180,8 @@ struct job {
 	struct endpoint endpoint;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *send_cq, *receive_cq;
-	struct ibv_srq *srq;				/* --srq: takes the messages of all connections */
+	struct ibv_srq *srq;				/* --srq, --xrc: takes the messages of all connections */
+	struct ibv_xrcd *xrcd;				/* --xrc: what ties the peers' queue pairs to it */
 	struct connection *connections[MAX_RANKS];	/* NULL at the own rank */
 	uint64_t *shared_cells;				/* SHARED_ADD and SHARED_SWAP */
 	struct ibv_mr *shared_mr;

@@ -110,6 +110,7 @@ static struct ibv_send_wr *chain_add(struct chain *chain, struct lane *lane, str
 	wr->wr_id = send_id(lane, lane->head);
 	wr->opcode = opcode;
 	wr->sg_list = chain->sge[chain->used];
+	wr->qp_type.xrc.remote_srqn = lane->connection->peer_srq;
 	if (op->signaled)
 		wr->send_flags |= IBV_SEND_SIGNALED;
 	if (!settings->no_fence && rng_one_in(rng, 16))

@@ -213,10 +213,10 @@ static void check_done(struct lane *lane, uint64_t index)
 static void check_completion(struct lane *lane, const struct operation *op, const struct ibv_wc *wc)
 {
 	struct connection *connection = lane->connection;
-	uint32_t qp_num = connection->queue.own.qp_num;
+	uint32_t qp_num = connection->queue.own.sender.qp_num;
 
 	/* While a queue pair is replaced, the last completions of the old one and the first of the new may mix. */
-	if (wc->qp_num != qp_num && !(connection->old_queue.qp && wc->qp_num == connection->old_queue.own.qp_num))
+	if (wc->qp_num != qp_num && !(connection->old_queue.qp && wc->qp_num == connection->old_queue.own.sender.qp_num))
 		tally_found(tally_of(lane), FOUND_UNEXPECTED, 1, "completion with qp_num %#x on the queue pair %#x",
 			    wc->qp_num, qp_num);
 	if (wc->opcode != expected_opcode(op->kind))

@@ -225,11 +225,11 @@ static struct queue *queue_by_number(struct job *job, uint32_t qp_num, struct co
 		if (!connection)
 			continue;
 		*of = connection;
-		if (connection->queue.qp && connection->queue.own.qp_num == qp_num)
+		if (connection->queue.qp && connection->queue.own.receiver.qp_num == qp_num)
 			return &connection->queue;
-		if (connection->next_queue.qp && connection->next_queue.own.qp_num == qp_num)
+		if (connection->next_queue.qp && connection->next_queue.own.receiver.qp_num == qp_num)
 			return &connection->next_queue;
-		if (connection->old_queue.qp && connection->old_queue.own.qp_num == qp_num)
+		if (connection->old_queue.qp && connection->old_queue.own.receiver.qp_num == qp_num)
 			return &connection->old_queue;
 	}
 	return NULL;
@@ -255,9 +255,9 @@ bool receive_completed(struct job *job, const struct ibv_wc *wc)
 			    connection->peer, ibv_wc_status_str(wc->status), wc->vendor_err);
 		return false;
 	}
-	if (wc->qp_num != queue->own.qp_num || (wc->opcode != IBV_WC_RECV && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM))
+	if (wc->qp_num != queue->own.receiver.qp_num || (wc->opcode != IBV_WC_RECV && wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM))
 		tally_found(&job->tally, FOUND_UNEXPECTED, 1, "receive from rank %d with qp_num %#x, opcode %d, on %#x",
-			    connection->peer, wc->qp_num, wc->opcode, queue->own.qp_num);
+			    connection->peer, wc->qp_num, wc->opcode, queue->own.receiver.qp_num);
 	holder->receive_owner[buffer] = 0;
 	--*posted_receives(holder, queue);
 	connection->last_receive_ns = job->now_ns;

@@ -1,8 +1,9 @@
 /*
- * selfcheck: ranks that do every kind of RC operation to each other at random and verify each of them: nothing lost,
+ * selfcheck: ranks that do every kind of operation of RC, or of XRC, to each other at random and verify each of them: nothing lost,
  * nothing done twice, no byte wrong. See README.md.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -368,6 +369,36 @@ static struct ibv_cq *create_cq(struct job *job, int entries, void *context)
 	return cq;
 }
 
+static void create_srq(struct job *job, int receives)
+{
+	struct ibv_srq_init_attr attr = { .attr = { .max_wr = receives, .max_sge = 2 } };
+
+	job->srq = ibv_create_srq(job->endpoint.pd, &attr);
+	if (!job->srq)
+		die(errno, "ibv_create_srq of %d receives", receives);
+}
+
+/* The rank's own domain of XRC, and the shared receive queue that peers name in their requests. */
+static void open_domain(struct job *job, int receives)
+{
+	struct ibv_xrcd_init_attr domain = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT,
+	};
+	struct ibv_srq_init_attr_ex attr = {
+		.attr = { .max_wr = receives, .max_sge = 2 },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC, .pd = job->endpoint.pd, .cq = job->receive_cq,
+	};
+
+	attr.xrcd = job->xrcd = ibv_open_xrcd(job->endpoint.context, &domain);
+	if (!job->xrcd)
+		die(errno, "ibv_open_xrcd");
+	job->srq = ibv_create_srq_ex(job->endpoint.context, &attr);
+	if (!job->srq)
+		die(errno, "ibv_create_srq_ex of XRC, %d receives", receives);
+}
+
 static void create_queues(struct job *job)
 {
 	struct settings *settings = &job->settings;
@@ -383,13 +414,10 @@ static void create_queues(struct job *job)
 	}
 	job->send_cq = create_cq(job, sends, job);
 	job->receive_cq = create_cq(job, receives, NULL);
-	if (settings->srq) {
-		struct ibv_srq_init_attr attr = { .attr = { .max_wr = receives, .max_sge = 2 } };
-
-		job->srq = ibv_create_srq(job->endpoint.pd, &attr);
-		if (!job->srq)
-			die(errno, "ibv_create_srq of %d receives", receives);
-	}
+	if (settings->xrc)
+		open_domain(job, receives);
+	else if (settings->srq)
+		create_srq(job, receives);
 }
 
 static void set_up(struct job *job)
@@ -453,6 +481,8 @@ static void tear_down(struct job *job)
 	free(job->shared_cells);
 	if (job->srq && (errno = ibv_destroy_srq(job->srq)))
 		die(errno, "ibv_destroy_srq");
+	if (job->xrcd && (errno = ibv_close_xrcd(job->xrcd)))
+		die(errno, "ibv_close_xrcd");
 	cq_destroy(job->send_cq);
 	cq_destroy(job->receive_cq);
 	if (job->channel && ibv_destroy_comp_channel(job->channel))

@@ -26,6 +26,7 @@ static const char usage[] =
 "  --churn           now and then replace a queue pair or a memory region\n"
 "  --extended        post by ibv_wr_*, poll extended completion queues\n"
 "  --srq             one shared receive queue for all queue pairs\n"
+"  --xrc             queue pairs of XRC, and its shared receive queue: one for each rank\n"
 "  --verify-ids      query ids and attributes again and again\n"
 "  --shared-memory   ranks also count in a page that all map\n"
 "Output:\n"
@@ -35,7 +36,7 @@ static const char usage[] =
 enum {
 	OPT_RANK = 256, OPT_DIR, OPT_SEED, OPT_THREADS, OPT_EVENTS, OPT_MIX, OPT_DEPTH, OPT_MAX_SIZE, OPT_PROGRESS,
 	OPT_SHARED, OPT_RNR, OPT_PACE, OPT_IDS, OPT_CHURN, OPT_SECONDS, OPT_OPS, OPT_STOP_FILE, OPT_JSON,
-	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_EXTENDED, OPT_SRQ, OPT_HELP,
+	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_EXTENDED, OPT_SRQ, OPT_XRC, OPT_HELP,
 };
 
 static const struct option options[] = {
@@ -62,6 +63,7 @@ static const struct option options[] = {
 	{ "no-fence", no_argument, NULL, OPT_NO_FENCE },
 	{ "extended", no_argument, NULL, OPT_EXTENDED },
 	{ "srq", no_argument, NULL, OPT_SRQ },
+	{ "xrc", no_argument, NULL, OPT_XRC },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
 };
@@ -124,6 +126,7 @@ static void parse_option(struct settings *settings, int option)
 	case OPT_NO_FENCE: settings->no_fence = 1; break;
 	case OPT_EXTENDED: settings->extended = 1; break;
 	case OPT_SRQ: settings->srq = 1; break;
+	case OPT_XRC: settings->xrc = 1; break;
 	case OPT_HELP:
 		fputs(usage, stdout);
 		exit(0);
@@ -153,5 +156,7 @@ void settings_parse(struct settings *settings, int argc, char **argv)
 		die_usage("--rank and --dir go together");
 	if (settings->rank >= settings->ranks)
 		die_usage("--rank %d: the ranks are 0 to %d", settings->rank, settings->ranks - 1);
+	if (settings->srq && settings->xrc)
+		die_usage("--srq and --xrc exclude each other: XRC has a shared receive queue of its own");
 	settings->receive_depth = settings->depth * settings->lanes;
 }

@@ -54,6 +54,7 @@ struct settings {
 	int churn;
 	int extended;
 	int srq;
+	int xrc;
 	int json;
 };
 

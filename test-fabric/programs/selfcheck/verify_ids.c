@@ -34,10 +34,10 @@ static void verify_port(struct connection *connection)
 	compare(connection, "port GID, interface", gid.global.interface_id, endpoint->gid.global.interface_id);
 }
 
-static void verify_queue(struct connection *connection)
+static void verify_queue(struct connection *connection, struct ibv_qp *qp, struct ids *ids,
+			 const struct qp_address *own, const struct qp_address *peer)
 {
-	struct ibv_qp *qp = connection->queue.qp;
-	struct ids *ids = &connection->ids;
+	struct job *job = connection->job;
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 	int err;
@@ -49,11 +49,11 @@ static void verify_queue(struct connection *connection)
 	if (!ids->known) {
 		ids->known = true;
 		ids->attr = attr;
-		ids->qp_num = connection->queue.own.qp_num;
+		ids->qp_num = own->qp_num;
 		ids->window_rkey = connection->window_mr->rkey;
 		ids->receive_lkey = connection->receive_mr->lkey;
-		compare(connection, "dest_qp_num", attr.dest_qp_num, connection->queue.peer.qp_num);
-		compare(connection, "dlid", attr.ah_attr.dlid, connection->queue.peer.lid);
+		compare(connection, "dest_qp_num", attr.dest_qp_num, peer->qp_num);
+		compare(connection, "dlid", attr.ah_attr.dlid, peer->lid);
 	}
 	compare(connection, "qp_num", qp->qp_num, ids->qp_num);
 	compare(connection, "rkey", connection->window_mr->rkey, ids->window_rkey);
@@ -83,14 +83,21 @@ static void verify_queue(struct connection *connection)
 	COMPARE(cap.max_recv_sge);
 	COMPARE(cap.max_inline_data);
 #undef COMPARE
-	if (init.send_cq != connection->job->send_cq || init.recv_cq != connection->job->receive_cq ||
-	    qp->send_cq != connection->job->send_cq || qp->pd != connection->job->endpoint.pd)
-		tally_found(&connection->job->tally, FOUND_UNEXPECTED, 1,
+	/* Of XRC neither end has a receive queue, and the receiver has nothing of all that. */
+	if (qp->qp_type != IBV_QPT_XRC_RECV &&
+	    (init.send_cq != job->send_cq || init.recv_cq != (job->xrcd ? NULL : job->receive_cq) ||
+	     qp->send_cq != job->send_cq || qp->pd != job->endpoint.pd))
+		tally_found(&job->tally, FOUND_UNEXPECTED, 1,
 			    "the queue pair to rank %d is of other queues than it was created with", connection->peer);
 }
 
 void verify_ids(struct connection *connection)
 {
+	struct queue *queue = &connection->queue;
+
 	verify_port(connection);
-	verify_queue(connection);
+	verify_queue(connection, queue->qp, &connection->sender_ids, &queue->own.sender, &queue->peer.receiver);
+	if (queue->receiver != queue->qp)
+		verify_queue(connection, queue->receiver, &connection->receiver_ids, &queue->own.receiver,
+			     &queue->peer.sender);
 }

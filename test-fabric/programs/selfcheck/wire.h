@@ -84,11 +84,16 @@ enum control_type {
 	CONTROL_QP_RESUME,
 };
 
+/* The two ends of a queue pair that a peer connects to; of XRC they are two queue pairs, else the same. */
+struct queue_address {
+	struct qp_address sender, receiver;
+};
+
 struct control {
 	uint32_t type;
 	uint32_t rkey;
 	union {
-		struct qp_address qp;
+		struct queue_address queue;
 		struct final final;
 		struct lane_totals report[MAX_LANES];
 		struct totals totals;

@@ -98,6 +98,11 @@ final class Selfcheck {
     void killRestartAndVerify(final String folder) throws IOException, InterruptedException {
         killHard();
         Files.deleteIfExists(stop);
+        restartAndVerify(folder);
+    }
+
+    /** Restarts a checkpoint of all, lets it work, stops it, and looks at the results. */
+    void restartAndVerify(final String folder) throws IOException, InterruptedException {
         final Running restarted = job.restartAndAwait(folder, ranks);
         work(restarted);
         stop(restarted);

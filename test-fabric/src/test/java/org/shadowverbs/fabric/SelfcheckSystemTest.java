@@ -4,6 +4,8 @@ package org.shadowverbs.fabric;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * Four ranks that do all operations of reliable connections at random and verify each one. After checkpoints, a kill
@@ -78,6 +80,29 @@ final class SelfcheckSystemTest {
     void survivesOnADeviceThatIsSlowAndReorders() throws Exception {
         killAndRestart(Map.of("SV_HCA_EXEC_DELAY_US", "200", "SV_HCA_COMPLETION_DELAY_US", "500", "SV_HCA_REORDER",
                 "1", "SV_HCA_WITHHOLD_POLLS", "3"));
+    }
+
+    /** After the restart it also verifies what it saw between the two checkpoints. */
+    @ParameterizedTest
+    @CsvSource({
+        "--xrc --churn --verify-ids, hca, hca, scrambled",
+        "--xrc --extended --rnr, hca, ib2tcp, identity",
+        "--xrc, ib2tcp, hca, identity",
+    })
+    void survivesResumeAndThenKillAndRestart(final String options, final String first, final String second,
+            final String ids) throws Exception {
+        try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", ids))) {
+            job.backend(first);
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", RANKS, options.split(" "));
+            selfcheck.awaitConnected();
+            selfcheck.work();
+            job.checkpoint();
+            selfcheck.work();
+            final String folder = job.checkpoint("--kill").get("folder").asText();
+            job.backend(second);
+            selfcheck.restartAndVerify(folder);
+        }
     }
 
     @Test
