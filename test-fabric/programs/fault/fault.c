@@ -4,6 +4,7 @@
  *   drop     the request is not posted              double   it is posted twice
  *   replay   a WRITE is posted again, with the bytes of then, some requests later, REPLAYS times
  *   damage   a bit of its bytes is changed; a READ reads 8 bytes further on
+ * <which> is what it says in fits().
  * It happens to the first fit request after SKIP, in each process.
  */
 #include <dlfcn.h>
@@ -38,10 +39,16 @@ static uint64_t length_of(const struct ibv_send_wr *wr)
 	return length;
 }
 
-static bool fits(const struct ibv_send_wr *wr)
+static bool fits(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
 	uint64_t length = length_of(wr);
 
+	if (!strcmp(fault.which, "datagram"))
+		return qp->qp_type == IBV_QPT_UD;
+	if (!strcmp(fault.which, "uc"))
+		return qp->qp_type == IBV_QPT_UC;
+	if (qp->qp_type == IBV_QPT_UD || qp->qp_type == IBV_QPT_UC)
+		return false;
 	if (!strcmp(fault.which, "empty"))
 		return wr->opcode == IBV_WR_SEND && length == 0;
 	if (!strcmp(fault.which, "send"))
@@ -129,7 +136,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 			fault.replay_at = ++fault.replays < REPLAYS ? fault.seen + REPLAY_EVERY : 0;
 			post_one(qp, &fault.replay);
 		}
-		if (!fault.done && fault.seen > SKIP && fits(wr)) {
+		if (!fault.done && fault.seen > SKIP && fits(qp, wr)) {
 			fault.done = true;
 			err = commit(qp, &copy);
 		} else {

@@ -7,6 +7,7 @@
 #include "lane.h"
 #include "receive.h"
 #include "shared_page.h"
+#include "unreliable.h"
 
 static void control_final(struct connection *connection, const struct control *control)
 {
@@ -39,6 +40,9 @@ void agree_control(struct connection *connection, const struct control *control)
 	switch (control->type) {
 	case CONTROL_STOP:
 		atomic_store(&connection->job->stopping, true);
+		break;
+	case CONTROL_HEARD:
+		unreliable_heard(connection);
 		break;
 	case CONTROL_FINAL:
 		control_final(connection, control);
@@ -95,6 +99,7 @@ void totals_of(struct job *job, struct totals *totals)
 	totals->doubled = atomic_load(&job->tally.found[FOUND_DOUBLED]);
 	totals->damaged = atomic_load(&job->tally.found[FOUND_DAMAGED]);
 	totals->unexpected = atomic_load(&job->tally.found[FOUND_UNEXPECTED]);
+	unreliable_totals(job, totals);
 }
 
 /* Everything of the run is done: nothing outstanding, nothing to tell. */
@@ -102,7 +107,7 @@ static bool quiet(struct connection *connection)
 {
 	struct job *job = connection->job;
 
-	if (connection->outbox_used || connection->churn != CHURN_NONE)
+	if (connection->outbox_used || connection->churn != CHURN_NONE || !unreliable_is_over(connection))
 		return false;
 	for (int i = 0; i < job->settings.lanes; i++) {
 		struct lane *lane = &connection->lanes[i];
@@ -205,6 +210,8 @@ bool agree_step(struct job *job)
 
 const char *agree_waits_for(struct connection *connection)
 {
+	if (!connection->final_sent && !unreliable_is_over(connection))
+		return "a message that may be lost, or word that one has arrived there";
 	if (!connection->final_sent)
 		return "completions of the last requests";
 	if (!connection->final_seen)

@@ -32,7 +32,7 @@ static uint64_t settings_check(const struct settings *settings)
 
 	check = mix64_two(check, settings->max_size);
 	check = mix64_two(check, settings->shared_memory);
-	check = mix64_two(check, settings->xrc);
+	check = mix64_two(check, settings->xrc << 8 | settings->unreliable);
 	return mix64_two(check, settings->seed);
 }
 
@@ -235,6 +235,7 @@ void connection_card_fill(struct connection *connection, struct connection_card 
 	card->shared_rkey = job->shared_mr->rkey;
 	if (job->xrcd && ibv_get_srq_num(job->srq, &card->srq))
 		die(errno, "ibv_get_srq_num");
+	unreliable_card_fill(job, connection->peer, &card->unreliable);
 }
 
 void connection_connect(struct connection *connection, const struct connection_card *card)
@@ -242,7 +243,8 @@ void connection_connect(struct connection *connection, const struct connection_c
 	struct settings *settings = &connection->job->settings;
 
 	if (card->settings_check != settings_check(settings))
-		die(0, "rank %d was started with other -n, --threads, --max-size, --shared-memory, --xrc or --seed",
+		die(0, "rank %d was started with other -n, --threads, --max-size, --shared-memory, --xrc, --unreliable or "
+		    "--seed",
 		    connection->peer);
 	connection->peer_window = card->window;
 	connection->peer_shared = card->shared;
@@ -252,6 +254,7 @@ void connection_connect(struct connection *connection, const struct connection_c
 		connection->lanes[lane].window_rkey = card->window_rkey;
 	queue_connect(connection, &connection->queue, &card->queue);
 	receives_post(connection, &connection->queue, settings->receive_depth);
+	unreliable_connect(connection->job, connection->peer, &card->unreliable);
 }
 
 void connection_destroy(struct connection *connection)

@@ -3,6 +3,7 @@
 #define SELFCHECK_CONNECTION_H
 
 #include "job.h"
+#include "unreliable.h"
 
 /* What a rank publishes for one peer. */
 struct connection_card {
@@ -13,6 +14,7 @@ struct connection_card {
 	uint32_t window_rkey;
 	uint32_t shared_rkey;
 	uint32_t srq;			/* --xrc: its number */
+	struct unreliable_card unreliable;
 };
 
 struct connection *connection_create(struct job *job, int peer);

@@ -1,8 +1,8 @@
 /*
  * The state of one rank.
  *
- * A rank has one connection, an RC queue pair or two of XRC, to each other rank. A connection has one lane for each posting thread.
- * A lane posts its operations in order from one thread, so all that RC promises about order holds within a lane, and
+ * A rank has one connection, an RC queue pair or two of XRC, to each other rank. A connection has one lane for each
+ * posting thread. A lane posts its operations in order from one thread, so all that RC promises about order holds within a lane, and
  * both ends check it there. What a lane does to its peer's memory it does in a part of the peer's window that is this
  * lane's alone, and in two cells of the peer that all ranks share.
  */
@@ -186,6 +186,7 @@ struct job {
 	uint64_t *shared_cells;				/* SHARED_ADD and SHARED_SWAP */
 	struct ibv_mr *shared_mr;
 	struct shared_page *shared_page;
+	struct unreliable *unreliable;			/* --unreliable */
 	uint32_t max_inline;
 	struct tally tally;
 	struct work_clock clock;			/* of the thread that reads completions */

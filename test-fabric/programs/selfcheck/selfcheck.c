@@ -1,6 +1,6 @@
 /*
- * selfcheck: ranks that do every kind of operation of RC, or of XRC, to each other at random and verify each of them: nothing lost,
- * nothing done twice, no byte wrong. See README.md.
+ * selfcheck: ranks that do every kind of operation of RC, or of XRC, to each other at random and verify
+ * each of them: nothing lost, nothing done twice, no byte wrong. See README.md.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +20,7 @@
 #include "lane.h"
 #include "receive.h"
 #include "shared_page.h"
+#include "unreliable.h"
 #include "verify_ids.h"
 
 #define POLL_BATCH 16
@@ -306,6 +307,8 @@ static bool tick(struct job *job, struct timers *timers, bool ending)
 		if (churn && peer == chosen)
 			churn_begin(connection);
 	}
+	if (churn && chosen == job->rank)
+		unreliable_churn(job);
 	return progress_is_made(job, ending);
 }
 
@@ -338,6 +341,7 @@ static bool run(struct job *job)
 			posters_join(job);
 			agree_stop(job);
 		}
+		moved += unreliable_step(job, ending);
 		for (int peer = 0; peer < job->settings.ranks; peer++) {
 			if (!job->connections[peer])
 				continue;
@@ -430,6 +434,7 @@ static void set_up(struct job *job)
 	job->max_inline = INLINE_WANTED;
 	endpoint_open(&job->endpoint, settings->device, settings->port, settings->gid_index);
 	create_queues(job);
+	unreliable_create(job);
 	job->shared_cells = aligned_alloc(64, SHARED_CELLS * 8);
 	if (!job->shared_cells)
 		die(ENOMEM, "shared cells");
@@ -475,6 +480,7 @@ static void tear_down(struct job *job)
 		snprintf(name, sizeof(name), "for-%d", peer);
 		rank_dir_remove(&job->dir, name);
 	}
+	unreliable_destroy(job);
 	rank_dir_remove(&job->dir, "connected");
 	rank_dir_remove(&job->dir, "mapped");
 	mr_deregister(job->shared_mr);
@@ -507,18 +513,21 @@ static bool print_result(struct job *job, bool agreed)
 		totals.doubled += connection->peer_totals.doubled;
 		totals.damaged += connection->peer_totals.damaged;
 		totals.unexpected += connection->peer_totals.unexpected;
+		totals.sent += connection->peer_totals.sent;
+		totals.arrived += connection->peer_totals.arrived;
 	}
 	passed = agreed && !totals.lost && !totals.doubled && !totals.damaged && !totals.unexpected;
 	if (job->rank != 0)
 		return passed;
 	if (job->settings.json)
 		printf("{\"ranks\":%d,\"verified\":%lu,\"lost\":%lu,\"doubled\":%lu,\"damaged\":%lu,"
-		       "\"unexpected\":%lu,\"passed\":%s}\n", job->settings.ranks, totals.verified, totals.lost,
-		       totals.doubled, totals.damaged, totals.unexpected, passed ? "true" : "false");
-	else
-		printf("selfcheck: %d ranks: verified %lu, lost %lu, doubled %lu, damaged %lu, unexpected %lu: %s\n",
+		       "\"unexpected\":%lu,\"unreliable_sent\":%lu,\"unreliable_arrived\":%lu,\"passed\":%s}\n",
 		       job->settings.ranks, totals.verified, totals.lost, totals.doubled, totals.damaged,
-		       totals.unexpected, passed ? "passed" : "FAILED");
+		       totals.unexpected, totals.sent, totals.arrived, passed ? "true" : "false");
+	else
+		printf("selfcheck: %d ranks: verified %lu, lost %lu, doubled %lu, damaged %lu, unexpected %lu, "
+		       "unreliable %lu of %lu: %s\n", job->settings.ranks, totals.verified, totals.lost, totals.doubled,
+		       totals.damaged, totals.unexpected, totals.arrived, totals.sent, passed ? "passed" : "FAILED");
 	fflush(stdout);
 	return passed;
 }

@@ -27,6 +27,7 @@ static const char usage[] =
 "  --extended        post by ibv_wr_*, poll extended completion queues\n"
 "  --srq             one shared receive queue for all queue pairs\n"
 "  --xrc             queue pairs of XRC, and its shared receive queue: one for each rank\n"
+"  --unreliable KIND,...  beside, messages that may be lost, but neither damaged nor doubled: uc ud multicast\n"
 "  --verify-ids      query ids and attributes again and again\n"
 "  --shared-memory   ranks also count in a page that all map\n"
 "Output:\n"
@@ -36,7 +37,8 @@ static const char usage[] =
 enum {
 	OPT_RANK = 256, OPT_DIR, OPT_SEED, OPT_THREADS, OPT_EVENTS, OPT_MIX, OPT_DEPTH, OPT_MAX_SIZE, OPT_PROGRESS,
 	OPT_SHARED, OPT_RNR, OPT_PACE, OPT_IDS, OPT_CHURN, OPT_SECONDS, OPT_OPS, OPT_STOP_FILE, OPT_JSON,
-	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_EXTENDED, OPT_SRQ, OPT_XRC, OPT_HELP,
+	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_EXTENDED, OPT_SRQ, OPT_XRC,
+	OPT_UNRELIABLE, OPT_HELP,
 };
 
 static const struct option options[] = {
@@ -64,6 +66,7 @@ static const struct option options[] = {
 	{ "extended", no_argument, NULL, OPT_EXTENDED },
 	{ "srq", no_argument, NULL, OPT_SRQ },
 	{ "xrc", no_argument, NULL, OPT_XRC },
+	{ "unreliable", required_argument, NULL, OPT_UNRELIABLE },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
 };
@@ -71,6 +74,12 @@ static const struct option options[] = {
 static const char *const mix_names[] = {
 #define X(id, name) name,
 	MIX_LIST(X)
+#undef X
+};
+
+static const char *const stream_names[] = {
+#define X(id, name) name,
+	STREAM_LIST(X)
 #undef X
 };
 
@@ -92,6 +101,24 @@ static void parse_mix(struct settings *settings, const char *list)
 		if (mix == MIX_COUNT)
 			die_usage("--mix: there is no operation '%s'", item);
 		settings->weights[mix] = weight ? (int)parse_number("--mix", weight, 1, 1000) : 4;
+	}
+	free(copy);
+}
+
+static void parse_streams(struct settings *settings, const char *list)
+{
+	char *copy = strdup(list), *rest = copy, *item;
+
+	if (!copy)
+		die(0, "out of memory");
+	while ((item = strsep(&rest, ","))) {
+		int kind;
+
+		for (kind = 0; kind < STREAM_KINDS && strcmp(item, stream_names[kind]); kind++)
+			;
+		if (kind == STREAM_KINDS)
+			die_usage("--unreliable: there are no messages over '%s'", item);
+		settings->unreliable |= 1U << kind;
 	}
 	free(copy);
 }
@@ -127,6 +154,7 @@ static void parse_option(struct settings *settings, int option)
 	case OPT_EXTENDED: settings->extended = 1; break;
 	case OPT_SRQ: settings->srq = 1; break;
 	case OPT_XRC: settings->xrc = 1; break;
+	case OPT_UNRELIABLE: parse_streams(settings, optarg); break;
 	case OPT_HELP:
 		fputs(usage, stdout);
 		exit(0);

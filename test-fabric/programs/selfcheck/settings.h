@@ -19,6 +19,19 @@
 	X(ADD, "add") \
 	X(SWAP, "swap")
 
+/* Streams of messages that may be lost, that --unreliable chooses from. */
+#define STREAM_LIST(X) \
+	X(DATAGRAM, "ud") \
+	X(GROUP, "multicast") \
+	X(UC, "uc")
+
+enum stream_kind {
+#define X(id, name) STREAM_##id,
+	STREAM_LIST(X)
+#undef X
+	STREAM_KINDS
+};
+
 enum mix {
 #define X(id, name) MIX_##id,
 	MIX_LIST(X)
@@ -55,6 +68,7 @@ struct settings {
 	int extended;
 	int srq;
 	int xrc;
+	unsigned int unreliable;	/* bit for each of uc, ud, multicast: see unreliable.h */
 	int json;
 };
 

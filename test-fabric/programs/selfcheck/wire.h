@@ -64,6 +64,7 @@ struct lane_totals {
 
 struct totals {
 	uint64_t verified, lost, doubled, damaged, unexpected;
+	uint64_t sent, arrived;		/* of the messages that may be lost */
 };
 
 struct final {
@@ -76,6 +77,7 @@ enum control_type {
 	CONTROL_FINAL,		/* all that I did to you is done; this is what it was */
 	CONTROL_REPORT,		/* this is what I saw of it */
 	CONTROL_BYE,		/* my totals; I need nothing more from you */
+	CONTROL_HEARD,		/* messages of yours that may be lost got through to the last */
 	CONTROL_NEW_KEY,	/* the window has another rkey */
 	CONTROL_KEY_UNUSED,	/* nothing of mine uses the old one */
 	CONTROL_QP_OFFER,	/* a new queue pair, to be connected to one of yours */
@@ -115,7 +117,7 @@ static inline uint16_t head_check(const struct message_head *head, int from, int
 }
 
 enum pattern_use { PATTERN_MESSAGE, PATTERN_SLOT, PATTERN_MIRROR, PATTERN_FIXED, PATTERN_HOT, PATTERN_VERSIONED,
-		   PATTERN_SWAP };
+		   PATTERN_SWAP, PATTERN_UNRELIABLE };
 
 static inline uint64_t pattern_base(const struct settings *settings, enum pattern_use use, int from, int to, int lane,
 				    uint64_t number)

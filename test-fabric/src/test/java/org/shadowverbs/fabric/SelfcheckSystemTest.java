@@ -88,6 +88,9 @@ final class SelfcheckSystemTest {
         "--xrc --churn --verify-ids, hca, hca, scrambled",
         "--xrc --extended --rnr, hca, ib2tcp, identity",
         "--xrc, ib2tcp, hca, identity",
+        "'--unreliable uc,ud,multicast --extended --churn', hca, hca, scrambled",
+        "--unreliable multicast, hca, ib2tcp, identity",
+        "'--unreliable uc,ud,multicast', ib2tcp, hca, identity",
     })
     void survivesResumeAndThenKillAndRestart(final String options, final String first, final String second,
             final String ids) throws Exception {
