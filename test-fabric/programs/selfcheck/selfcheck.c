@@ -525,9 +525,9 @@ static bool print_result(struct job *job, bool agreed)
 		       job->settings.ranks, totals.verified, totals.lost, totals.doubled, totals.damaged,
 		       totals.unexpected, totals.sent, totals.arrived, passed ? "true" : "false");
 	else
-		printf("selfcheck: %d ranks: verified %lu, lost %lu, doubled %lu, damaged %lu, unexpected %lu, "
-		       "unreliable %lu of %lu: %s\n", job->settings.ranks, totals.verified, totals.lost, totals.doubled,
-		       totals.damaged, totals.unexpected, totals.arrived, totals.sent, passed ? "passed" : "FAILED");
+		printf("selfcheck: %d ranks: unreliable %lu of %lu, verified %lu, lost %lu, doubled %lu, damaged %lu, "
+		       "unexpected %lu: %s\n", job->settings.ranks, totals.arrived, totals.sent, totals.verified,
+		       totals.lost, totals.doubled, totals.damaged, totals.unexpected, passed ? "passed" : "FAILED");
 	fflush(stdout);
 	return passed;
 }
