@@ -38,7 +38,11 @@ final class Ib2TcpBackend implements Backend {
     private final TcpVerbs verbs;
 
     Ib2TcpBackend(final Native library) {
-        host = new TcpHost(library);
+        this(new TcpHost(library));
+    }
+
+    Ib2TcpBackend(final Host host) {
+        this.host = host;
         verbs = new TcpVerbs(host, Settings.of(System.getenv()));
     }
 
@@ -55,15 +59,17 @@ final class Ib2TcpBackend implements Backend {
         try {
             return verb.run();
         } catch (DeviceException e) {
-            throw new VerbsException(e.errno());
+            throw new VerbsException(e.errno(), e.getMessage());
         }
     }
 
-    private static int err(final Doing verb) {
+    /** What the device refuses is said: nobody else knows why. */
+    private int err(final Doing verb) {
         try {
             verb.run();
             return 0;
         } catch (DeviceException e) {
+            host.say(e.getMessage());
             return e.errno();
         }
     }
