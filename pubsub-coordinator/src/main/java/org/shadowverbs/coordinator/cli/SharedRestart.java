@@ -5,10 +5,13 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.Portions;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
@@ -25,6 +28,10 @@ import org.shadowverbs.coordinator.protocol.RestartMessages.RestartShare;
 /** This host's part in a restart on several hosts: its connection to the coordinator until the job runs. */
 final class SharedRestart implements AutoCloseable {
     private static final int CONNECT_MILLIS = 5_000;
+    // The coordinator gives up before, and can say which host it waited for: these are for one that says nothing.
+    private static final Duration GATHERING = Duration.ofMinutes(11);
+    private static final Duration VERIFYING = Duration.ofMinutes(31);
+    private static final Duration RUNNING = Duration.ofHours(1);
 
     private final FrameChannel channel;
     private final Manifest manifest;
@@ -84,16 +91,25 @@ final class SharedRestart implements AutoCloseable {
 
     /** Waits for all hosts to come, and says what this one is to restore. */
     Manifest share() throws CommandException {
-        return waitFor(share);
+        return waitFor(share, end, GATHERING, "the coordinator to deal out the shares of the hosts");
     }
 
     /** Waits until this host may begin. */
     void await(final CompletableFuture<Void> mayRestore) throws CommandException {
-        waitFor(mayRestore);
+        waitFor(mayRestore, end, VERIFYING, "the coordinator to say that all hosts have verified their images");
     }
 
-    private <T> T waitFor(final CompletableFuture<T> what) throws CommandException {
-        CompletableFuture.anyOf(what, end).join();
+    /** @param end ends the waiting, too, with what went wrong */
+    static <T> T waitFor(final CompletableFuture<T> what, final CompletableFuture<String> end, final Duration deadline,
+            final String name) throws CommandException {
+        try {
+            CompletableFuture.anyOf(what, end).orTimeout(deadline.toMillis(), TimeUnit.MILLISECONDS).join();
+        } catch (CompletionException e) {
+            if (e.getCause() instanceof TimeoutException) {
+                throw new CommandException("restart: waited " + deadline.toSeconds() + " s for " + name);
+            }
+            throw new CommandException("restart: " + e.getCause());
+        }
         if (!what.isDone()) {
             throw new CommandException("restart: " + end.join());
         }
@@ -102,13 +118,9 @@ final class SharedRestart implements AutoCloseable {
 
     /** Waits until all ranks of all hosts are connected again. */
     void awaitRunning() throws CommandException {
-        try {
-            final String problem = end.join();
-            if (!problem.isEmpty()) {
-                throw new CommandException("restart: " + problem);
-            }
-        } catch (CompletionException e) {
-            throw new CommandException("restart: " + e.getCause());
+        final String problem = waitFor(end, end, RUNNING, "the coordinator to say that the job runs");
+        if (!problem.isEmpty()) {
+            throw new CommandException("restart: " + problem);
         }
     }
 
