@@ -437,7 +437,10 @@ static int let_go(struct sv_qp *handle)
 	return err;
 }
 
-/* Taken before the gate: of the handles of one QP the driver ends that last which is counted as the last. */
+/*
+ * Taken before the gate: of the handles of one QP the driver ends that last which is counted as the last. It needs no
+ * deadline: whoever has it waits for the driver, and says so when that takes long.
+ */
 static pthread_mutex_t receivers_ending = PTHREAD_MUTEX_INITIALIZER;
 
 static int destroy_receiver(struct sv_qp *handle, const uint64_t *args)
