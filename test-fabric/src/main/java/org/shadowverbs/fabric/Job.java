@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -13,6 +14,7 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
@@ -347,10 +349,30 @@ final class Job implements AutoCloseable {
             for (final Running program : programs) {
                 program.close();
             }
+            endWhatIsLeft();
             remove(fabric);
             if (System.getProperty("shadowverbs.keep") == null) {
                 remove(work);
             }
+        }
+    }
+
+    /** Kills, by their pids, a coordinator or agent that has not answered, and what programs that have ended left behind. */
+    private void endWhatIsLeft() {
+        final List<ProcessHandle> left = ProcessHandle.allProcesses().filter(this::isOurs).toList();
+        left.forEach(ProcessHandle::destroyForcibly);
+        for (final ProcessHandle process : left) {
+            process.onExit().completeOnTimeout(process, COMMAND.toSeconds(), TimeUnit.SECONDS).join();
+        }
+    }
+
+    /** Its environment names this job's folder, as that of all that it has started does. */
+    private boolean isOurs(final ProcessHandle process) {
+        try {
+            return Files.readString(Path.of("/proc", Long.toString(process.pid()), "environ"), StandardCharsets.ISO_8859_1)
+                    .contains("TMPDIR=" + work + "/");
+        } catch (IOException e) {
+            return false; // it has ended, or is another user's
         }
     }
 

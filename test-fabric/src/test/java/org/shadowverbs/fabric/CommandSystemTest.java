@@ -45,6 +45,20 @@ final class CommandSystemTest {
         }
     }
 
+    /** The harness itself: also what nobody waits for any more, so that a test that fails is of no harm to the next. */
+    @Test
+    void aJobThatIsClosedLeavesNothingBehind() throws Exception {
+        final long pid;
+        try (Job job = Distribution.start()) {
+            final Running program = job.runCommandLine("leaves", "setsid", "--fork", "sh", "-c", "echo $$; exec sleep 600");
+            program.succeed(COMMAND);
+            job.await("its pid", () -> program.lines("") == 1);
+            pid = Long.parseLong(program.output().strip());
+            assertTrue(ProcessHandle.of(pid).isPresent());
+        }
+        assertFalse(ProcessHandle.of(pid).map(ProcessHandle::isAlive).orElse(false));
+    }
+
     @Test
     void aCheckpointThatKillsEndsTheJob() throws Exception {
         try (Job job = Distribution.start()) {

@@ -18,7 +18,7 @@ import net.jqwik.api.constraints.Size;
 /**
  * Any legal sequence of verbs, with a checkpoint, a restart and another checkpoint inserted anywhere, looks to the
  * program like the same sequence without them, on the HCA and over TCP. The programs of one try are ranks of one job, with
- * a sequence each. Where one fails, what is reported is the shortest of those found in ten minutes.
+ * a sequence each. Where one fails, what is reported is the shortest of those found in two minutes.
  */
 final class StepsSystemTest {
     private static final int PROGRAMS = 5;
