@@ -8,6 +8,7 @@
 static uint64_t operations(enum ibv_qp_type type)
 {
 	const uint64_t of_datagrams = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+	const uint64_t of_windows = IBV_QP_EX_WITH_BIND_MW | IBV_QP_EX_WITH_LOCAL_INV | IBV_QP_EX_WITH_SEND_WITH_INV;
 	const uint64_t unreliable = of_datagrams | IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM;
 
 	if (type == IBV_QPT_UD)
@@ -15,7 +16,7 @@ static uint64_t operations(enum ibv_qp_type type)
 	if (type == IBV_QPT_UC)
 		return unreliable;
 	return unreliable | IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP |
-	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | (type == IBV_QPT_RC ? of_windows : 0);
 }
 
 struct ibv_qp *extended_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
@@ -57,6 +58,15 @@ static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
 	case IBV_WR_SEND_WITH_IMM:
 		ibv_wr_send_imm(qp, wr->imm_data);
 		break;
+	case IBV_WR_SEND_WITH_INV:
+		ibv_wr_send_inv(qp, wr->invalidate_rkey);
+		break;
+	case IBV_WR_BIND_MW:
+		ibv_wr_bind_mw(qp, wr->bind_mw.mw, wr->bind_mw.rkey, &wr->bind_mw.bind_info);
+		return;
+	case IBV_WR_LOCAL_INV:
+		ibv_wr_local_inv(qp, wr->invalidate_rkey);
+		return;
 	case IBV_WR_RDMA_WRITE:
 		ibv_wr_rdma_write(qp, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr);
 		break;
@@ -113,6 +123,8 @@ static void read_completion(struct ibv_cq_ex *cq, struct ibv_wc *wc)
 	wc->src_qp = ibv_wc_read_src_qp(cq);
 	if (wc->wc_flags & IBV_WC_WITH_IMM)
 		wc->imm_data = ibv_wc_read_imm_data(cq);
+	if (wc->wc_flags & IBV_WC_WITH_INV)
+		wc->invalidated_rkey = ibv_wc_read_invalidated_rkey(cq);
 }
 
 int extended_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)

@@ -59,6 +59,8 @@ static bool fits(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 		return wr->opcode == IBV_WR_RDMA_READ && length > 32;
 	if (!strcmp(fault.which, "add"))
 		return wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	if (!strcmp(fault.which, "bind"))
+		return wr->opcode == IBV_WR_BIND_MW;
 	return !strcmp(fault.which, "swap") && wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP;
 }
 

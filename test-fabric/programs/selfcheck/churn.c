@@ -78,22 +78,50 @@ static void begin_window(struct connection *connection)
 	outbox_put(connection, &control);
 }
 
-static void control_new_key(struct connection *connection, uint32_t rkey)
+/* The window that the peer does not use is bound, with a new key. The requests behind that on the lane tell of it. */
+static void begin_bind(struct connection *connection)
+{
+	int which = !connection->mw_told, before = connection->mw_told;
+	struct ibv_mw *mw = connection->mws[which];
+	uint32_t rkey = ibv_inc_rkey(mw->rkey);
+	struct control control = { .type = CONTROL_NEW_KEY, .rkey = rkey };
+
+	if (!lane_post_bind(&connection->lanes[0], &connection->job->rng, mw, rkey))
+		return;
+	mw->rkey = rkey;
+	if (connection->mws_bound & 1 << before)
+		control.replaces = connection->mws[before]->rkey;
+	connection->mws_bound |= 1 << which;
+	connection->mw_told = which;
+	connection->mw_pending = true;
+	outbox_put(connection, &control);
+}
+
+/* Unless the message itself has invalidated it, the one before is to be. */
+static void step_invalidate(struct connection *connection)
+{
+	if (connection->mw_stale &&
+	    lane_post_invalidate(&connection->lanes[0], &connection->job->rng, connection->mw_stale))
+		connection->mw_stale = 0;
+}
+
+static void control_new_key(struct connection *connection, const struct control *control)
 {
 	for (int i = 0; i < connection->job->settings.lanes; i++) {
 		struct lane *lane = &connection->lanes[i];
 
 		pthread_mutex_lock(&lane->lock);
-		lane->window_rkey = rkey;
+		lane->window_rkey = control->rkey;
 		connection->key_marks[i] = lane->head;
 		pthread_mutex_unlock(&lane->lock);
 	}
 	connection->key_pending = true;
+	connection->key_before = rng_one_in(&connection->job->rng, 2) ? control->replaces : 0;
 }
 
 static void step_key(struct connection *connection)
 {
-	static const struct control unused = { .type = CONTROL_KEY_UNUSED };
+	const struct control unused = { .type = CONTROL_KEY_UNUSED, .rkey = connection->key_before };
 
 	if (!connection->key_pending || !lanes_are_past(connection, connection->key_marks))
 		return;
@@ -101,8 +129,17 @@ static void step_key(struct connection *connection)
 	connection->key_pending = false;
 }
 
-static void control_key_unused(struct connection *connection)
+static void control_key_unused(struct connection *connection, uint32_t invalidated)
 {
+	int before = !connection->mw_told;
+
+	if (connection->job->settings.windows) {
+		if (!invalidated && connection->mws_bound & 1 << before)
+			connection->mw_stale = connection->mws[before]->rkey;
+		connection->mws_bound &= ~(1 << before);
+		connection->mw_pending = false;
+		return;
+	}
 	mr_deregister(connection->churn_window);
 	connection->churn_window = NULL;
 }
@@ -194,10 +231,10 @@ void churn_control(struct connection *connection, const struct control *control)
 {
 	switch (control->type) {
 	case CONTROL_NEW_KEY:
-		control_new_key(connection, control->rkey);
+		control_new_key(connection, control);
 		break;
 	case CONTROL_KEY_UNUSED:
-		control_key_unused(connection);
+		control_key_unused(connection, control->rkey);
 		break;
 	case CONTROL_QP_OFFER:
 		control_offer(connection, &control->queue);
@@ -221,6 +258,7 @@ void churn_step(struct connection *connection)
 {
 	step_local(connection);
 	step_key(connection);
+	step_invalidate(connection);
 	switch (connection->churn) {
 	case CHURN_QUIESCE:
 		step_quiesce(connection);
@@ -248,10 +286,15 @@ void churn_begin(struct connection *connection)
 			begin_local(connection);
 		break;
 	case 1:
-		if (!connection->churn_window)
+		if (connection->job->settings.windows && !connection->mw_pending && !connection->mw_stale)
+			begin_bind(connection);
+		else if (!connection->job->settings.windows && !connection->churn_window)
 			begin_window(connection);
 		break;
 	default:
+		/* A window belongs to a queue pair. */
+		if (connection->job->settings.windows)
+			break;
 		if (connection->churn == CHURN_NONE && connection->job->rank < connection->peer)
 			begin_queue(connection);
 	}

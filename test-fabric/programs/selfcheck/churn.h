@@ -3,6 +3,7 @@
  *
  *   local region    registered again, the old key given up when no request uses it
  *   window          registered again, the peer told the new key; the old one given up when the peer says so
+ *                   --windows: a window of type 2 bound to it instead, the one before invalidated, by the peer or here
  *   queue pair      of a connection, by both ends, led by the lower rank:
  *                   lower: pause, wait for own requests, offer      higher: the same, connect, answer
  *                   lower: connect, "switched" on the new pair      higher: destroy the old pair, "resume"

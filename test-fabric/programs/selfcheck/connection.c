@@ -39,7 +39,8 @@ static uint64_t settings_check(const struct settings *settings)
 struct ibv_mr *register_window(struct connection *connection)
 {
 	return endpoint_register(&connection->job->endpoint, connection->window,
-				 window_size(&connection->job->settings), ACCESS_ALL);
+				 window_size(&connection->job->settings),
+				 ACCESS_ALL | (connection->job->settings.windows ? IBV_ACCESS_MW_BIND : 0));
 }
 
 /* All lanes' buffers lie in a row from the first one's. */
@@ -116,6 +117,11 @@ struct connection *connection_create(struct job *job, int peer)
 	memset(connection->receive_buffers, POISON, receives);
 	window_init(connection);
 	connection->window_mr = register_window(connection);
+	for (int i = 0; settings->windows && i < 2; i++) {
+		connection->mws[i] = ibv_alloc_mw(job->endpoint.pd, IBV_MW_TYPE_2);
+		if (!connection->mws[i])
+			die(errno, "ibv_alloc_mw");
+	}
 	connection->local_mr[0] = register_local(connection);
 	connection->local_mr[1] = register_local(connection);
 	connection->receive_mr = endpoint_register(&job->endpoint, connection->receive_buffers, receives,
@@ -264,6 +270,9 @@ void connection_destroy(struct connection *connection)
 		queue_destroy(connection, &connection->next_queue);
 	if (connection->churn_window)
 		mr_deregister(connection->churn_window);
+	for (int i = 0; i < 2; i++)
+		if (connection->mws[i] && (errno = ibv_dealloc_mw(connection->mws[i])))
+			die(errno, "ibv_dealloc_mw");
 	mr_deregister(connection->window_mr);
 	mr_deregister(connection->receive_mr);
 	for (int i = 0; i < 2; i++)

@@ -50,6 +50,8 @@ enum op_kind {
 	OP_SWAP,		/* a step of the lane's chain */
 	OP_SWAP_MISS,		/* compares with a wrong value: nothing may change */
 	OP_SWAP_SHARED,		/* all ranks try; the wins are counted */
+	OP_BIND,		/* of a window that the peer is told of next */
+	OP_INVALIDATE,		/* of the one before */
 	OP_NOTICE,
 	OP_CONTROL,
 };
@@ -167,9 +169,15 @@ struct connection {
 	struct queue next_queue;
 	uint64_t churn_marks[MAX_LANES];	/* local region: lanes beyond these no longer use it */
 	int churn_local;			/* index of the local region being replaced, or -1 */
+	struct ibv_mw *mws[2];			/* --windows: the peer uses one or the other, at first none */
+	int mw_told;				/* which it was told of last */
+	int mws_bound;				/* bit for each */
+	bool mw_pending;			/* it has not yet said that it no longer uses the key before */
+	uint32_t mw_stale;			/* the key of one to be invalidated, or 0 */
 	struct ibv_mr *churn_window;		/* the window's old registration while the peer may still use it */
 	bool key_pending;			/* the peer gave a new key; its old one is in use up to key_marks */
 	uint64_t key_marks[MAX_LANES];
+	uint32_t key_before;			/* to be invalidated by the message that it is unused, or 0 */
 	struct ids sender_ids, receiver_ids;
 };
 

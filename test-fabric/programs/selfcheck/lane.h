@@ -16,6 +16,10 @@ int lane_post_notice(struct lane *lane, struct rng *rng, bool always);
 /* Posts a control message on lane 0 if there is room. Returns 1 if posted. */
 int lane_post_control(struct lane *lane, struct rng *rng, const struct control *control);
 
+/* Each posts one request on the lane if there is room, and returns 1 then. */
+int lane_post_bind(struct lane *lane, struct rng *rng, struct ibv_mw *mw, uint32_t rkey);
+int lane_post_invalidate(struct lane *lane, struct rng *rng, uint32_t rkey);
+
 /* With the last request unsignaled nobody learns that all are done: posts a signaled notice then. */
 void lane_flush(struct lane *lane, struct rng *rng);
 

@@ -550,7 +550,48 @@ int lane_post_control(struct lane *lane, struct rng *rng, const struct control *
 	pthread_mutex_lock(&lane->lock);
 	if (lane_free(lane) > 0)
 		build_message(&chain, lane, rng, OP_CONTROL, MESSAGE_CONTROL, control, sizeof(*control));
+	if (chain.used && control->type == CONTROL_KEY_UNUSED && control->rkey) {
+		chain.wr[0].opcode = IBV_WR_SEND_WITH_INV;
+		chain.wr[0].invalidate_rkey = control->rkey;
+	}
 	make_signaled(&chain, lane);
+	posted = chain_post(&chain, lane);
+	pthread_mutex_unlock(&lane->lock);
+	return posted;
+}
+
+int lane_post_bind(struct lane *lane, struct rng *rng, struct ibv_mw *mw, uint32_t rkey)
+{
+	struct connection *connection = lane->connection;
+	struct chain chain = { .used = 0 };
+	struct ibv_send_wr *wr;
+	int posted;
+
+	pthread_mutex_lock(&lane->lock);
+	if (lane_free(lane) > LAST_FREE) {
+		wr = chain_add(&chain, lane, rng, OP_BIND, IBV_WR_BIND_MW);
+		wr->bind_mw.mw = mw;
+		wr->bind_mw.rkey = rkey;
+		wr->bind_mw.bind_info = (struct ibv_mw_bind_info){
+			.mr = connection->window_mr,
+			.addr = (uintptr_t)connection->window,
+			.length = window_size(&connection->job->settings),
+			.mw_access_flags = ACCESS_ALL & ~IBV_ACCESS_LOCAL_WRITE,
+		};
+	}
+	posted = chain_post(&chain, lane);
+	pthread_mutex_unlock(&lane->lock);
+	return posted;
+}
+
+int lane_post_invalidate(struct lane *lane, struct rng *rng, uint32_t rkey)
+{
+	struct chain chain = { .used = 0 };
+	int posted;
+
+	pthread_mutex_lock(&lane->lock);
+	if (lane_free(lane) > LAST_FREE)
+		chain_add(&chain, lane, rng, OP_INVALIDATE, IBV_WR_LOCAL_INV)->invalidate_rkey = rkey;
 	posted = chain_post(&chain, lane);
 	pthread_mutex_unlock(&lane->lock);
 	return posted;

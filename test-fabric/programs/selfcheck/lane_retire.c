@@ -14,7 +14,7 @@ static const char *const op_names[] = {
 	[OP_READ_FIXED] = "READ", [OP_READ_VERSIONED] = "READ of versions", [OP_READ_HOT] = "READ of the hot record",
 	[OP_ADD] = "FETCH_ADD", [OP_ADD_SHARED] = "shared FETCH_ADD", [OP_SWAP] = "CMP_SWAP",
 	[OP_SWAP_MISS] = "failing CMP_SWAP", [OP_SWAP_SHARED] = "shared CMP_SWAP", [OP_NOTICE] = "notice",
-	[OP_CONTROL] = "control message",
+	[OP_CONTROL] = "control message", [OP_BIND] = "bind of a window", [OP_INVALIDATE] = "invalidation of a window",
 };
 
 static enum ibv_wc_opcode expected_opcode(enum op_kind kind)
@@ -29,6 +29,10 @@ static enum ibv_wc_opcode expected_opcode(enum op_kind kind)
 		return IBV_WC_FETCH_ADD;
 	case OP_SWAP: case OP_SWAP_MISS: case OP_SWAP_SHARED:
 		return IBV_WC_COMP_SWAP;
+	case OP_BIND:
+		return IBV_WC_BIND_MW;
+	case OP_INVALIDATE:
+		return IBV_WC_LOCAL_INV;
 	default:
 		return IBV_WC_SEND;
 	}

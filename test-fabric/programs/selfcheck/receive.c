@@ -112,9 +112,11 @@ static void handle_notice(struct lane *lane, const struct notice *notice)
 	pthread_mutex_unlock(&lane->lock);
 }
 
-static void handle_headed(struct connection *connection, const unsigned char *memory, uint32_t length)
+static void handle_headed(struct connection *connection, const unsigned char *memory, uint32_t length,
+			  uint32_t invalidated)
 {
 	struct job *job = connection->job;
+	struct control control = { 0 };
 	struct message_head head;
 	struct lane *lane;
 
@@ -138,15 +140,17 @@ static void handle_headed(struct connection *connection, const unsigned char *me
 		return;
 	}
 	tally_verified(&job->tally, 1);
+	if (head.kind == MESSAGE_CONTROL)
+		memcpy(&control, memory, sizeof(control));
+	if (invalidated != (control.type == CONTROL_KEY_UNUSED ? control.rkey : 0))
+		tally_found(&job->tally, FOUND_UNEXPECTED, 1, "message of rank %d has invalidated key %#x",
+			    connection->peer, invalidated);
 	if (head.kind == MESSAGE_NOTICE) {
 		struct notice notice;
 
 		memcpy(&notice, memory, sizeof(notice));
 		handle_notice(lane, &notice);
 	} else if (head.kind == MESSAGE_CONTROL) {
-		struct control control;
-
-		memcpy(&control, memory, sizeof(control));
 		if (control.type >= CONTROL_NEW_KEY)
 			churn_control(connection, &control);
 		else
@@ -202,7 +206,7 @@ static void handle_message(struct connection *connection, unsigned char *memory,
 	else if (length == 0)
 		connection->empties_seen++;
 	else
-		handle_headed(connection, memory, length);
+		handle_headed(connection, memory, length, wc->wc_flags & IBV_WC_WITH_INV ? wc->invalidated_rkey : 0);
 	memset(memory, POISON, length);
 }
 

@@ -30,6 +30,7 @@
 #define TICK_NS 5000000ULL		/* how often clocks, files and neglected queues are looked at */
 #define VERSION_NS 20000000ULL
 #define CHURN_NS 100000000ULL
+#define WINDOWS_NS 20000000ULL
 #define IDS_NS 100000000ULL
 #define EVENT_WAIT_MS 50
 
@@ -288,7 +289,8 @@ static bool tick(struct job *job, struct timers *timers, bool ending)
 {
 	struct settings *settings = &job->settings;
 	bool version = !ending && due(job, &timers->version, VERSION_NS);
-	bool churn = !ending && settings->churn && due(job, &timers->churn, CHURN_NS);
+	bool churn = !ending && settings->churn && due(job, &timers->churn,
+							       settings->windows ? WINDOWS_NS : CHURN_NS);
 	bool ids = settings->verify_ids && due(job, &timers->ids, IDS_NS);
 	int chosen = rng_below(&job->rng, settings->ranks);
 

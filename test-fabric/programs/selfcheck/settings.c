@@ -27,6 +27,7 @@ static const char usage[] =
 "  --extended        post by ibv_wr_*, poll extended completion queues\n"
 "  --srq             one shared receive queue for all queue pairs\n"
 "  --xrc             queue pairs of XRC, and its shared receive queue: one for each rank\n"
+"  --windows         peers get at memory through windows (type 2), which change as with --churn\n"
 "  --unreliable KIND,...  beside, messages that may be lost, but neither damaged nor doubled: uc ud multicast\n"
 "  --verify-ids      query ids and attributes again and again\n"
 "  --shared-memory   ranks also count in a page that all map\n"
@@ -38,7 +39,7 @@ enum {
 	OPT_RANK = 256, OPT_DIR, OPT_SEED, OPT_THREADS, OPT_EVENTS, OPT_MIX, OPT_DEPTH, OPT_MAX_SIZE, OPT_PROGRESS,
 	OPT_SHARED, OPT_RNR, OPT_PACE, OPT_IDS, OPT_CHURN, OPT_SECONDS, OPT_OPS, OPT_STOP_FILE, OPT_JSON,
 	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_EXTENDED, OPT_SRQ, OPT_XRC,
-	OPT_UNRELIABLE, OPT_HELP,
+	OPT_UNRELIABLE, OPT_WINDOWS, OPT_HELP,
 };
 
 static const struct option options[] = {
@@ -67,6 +68,7 @@ static const struct option options[] = {
 	{ "srq", no_argument, NULL, OPT_SRQ },
 	{ "xrc", no_argument, NULL, OPT_XRC },
 	{ "unreliable", required_argument, NULL, OPT_UNRELIABLE },
+	{ "windows", no_argument, NULL, OPT_WINDOWS },
 	{ "help", no_argument, NULL, OPT_HELP },
 	{ 0 },
 };
@@ -154,6 +156,7 @@ static void parse_option(struct settings *settings, int option)
 	case OPT_EXTENDED: settings->extended = 1; break;
 	case OPT_SRQ: settings->srq = 1; break;
 	case OPT_XRC: settings->xrc = 1; break;
+	case OPT_WINDOWS: settings->windows = settings->churn = 1; break;
 	case OPT_UNRELIABLE: parse_streams(settings, optarg); break;
 	case OPT_HELP:
 		fputs(usage, stdout);
@@ -186,5 +189,7 @@ void settings_parse(struct settings *settings, int argc, char **argv)
 		die_usage("--rank %d: the ranks are 0 to %d", settings->rank, settings->ranks - 1);
 	if (settings->srq && settings->xrc)
 		die_usage("--srq and --xrc exclude each other: XRC has a shared receive queue of its own");
+	if (settings->windows && settings->xrc)
+		die_usage("--windows and --xrc exclude each other: a window belongs to a queue pair that is posted to");
 	settings->receive_depth = settings->depth * settings->lanes;
 }

@@ -68,6 +68,7 @@ struct settings {
 	int extended;
 	int srq;
 	int xrc;
+	int windows;
 	unsigned int unreliable;	/* bit for each of uc, ud, multicast: see unreliable.h */
 	int json;
 };

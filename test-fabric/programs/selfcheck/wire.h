@@ -93,7 +93,8 @@ struct queue_address {
 
 struct control {
 	uint32_t type;
-	uint32_t rkey;
+	uint32_t rkey;			/* of KEY_UNUSED: which the message itself invalidates, or 0 */
+	uint32_t replaces;		/* of NEW_KEY: the key before it, where that is a window's, or 0 */
 	union {
 		struct queue_address queue;
 		struct final final;

@@ -89,6 +89,8 @@ final class SelfcheckSystemTest {
         "--xrc --extended --rnr, hca, ib2tcp, identity",
         "--xrc, ib2tcp, hca, identity",
         "'--unreliable uc,ud,multicast --extended --churn', hca, hca, scrambled",
+        "--windows --extended --srq, hca, ib2tcp, scrambled",
+        "--windows --rnr, ib2tcp, hca, identity",
         "--unreliable multicast, hca, ib2tcp, identity",
         "'--unreliable uc,ud,multicast', ib2tcp, hca, identity",
     })
