@@ -2,9 +2,9 @@
  * The state of one rank.
  *
  * A rank has one connection, an RC queue pair or two of XRC, to each other rank. A connection has one lane for each
- * posting thread. A lane posts its operations in order from one thread, so all that RC promises about order holds within a lane, and
- * both ends check it there. What a lane does to its peer's memory it does in a part of the peer's window that is this
- * lane's alone, and in two cells of the peer that all ranks share.
+ * posting thread. A lane posts its operations in order from one thread, so all that RC promises about order holds within
+ * a lane, and both ends check it there. What a lane does to its peer's memory it does in a part of the peer's window that
+ * is this lane's alone, and in two cells of the peer that all ranks share.
  */
 #ifndef SELFCHECK_JOB_H
 #define SELFCHECK_JOB_H
@@ -170,7 +170,7 @@ struct connection {
 	uint64_t churn_marks[MAX_LANES];	/* local region: lanes beyond these no longer use it */
 	int churn_local;			/* index of the local region being replaced, or -1 */
 	struct ibv_mw *mws[2];			/* --windows: the peer uses one or the other, at first none */
-	int mw_told;				/* which it was told of last */
+	int mw_told;				/* which it was told of last, once mws_bound has it */
 	int mws_bound;				/* bit for each */
 	bool mw_pending;			/* it has not yet said that it no longer uses the key before */
 	uint32_t mw_stale;			/* the key of one to be invalidated, or 0 */
