@@ -193,11 +193,13 @@ struct hca_cq {
 	uint32_t null_mask, null_prod, null_cons;
 };
 
+#define XRCD_OF_FILE (1ULL << 63)
+
 struct hca_xrcd {
 	struct ibv_xrcd xrcd;
 	uint64_t magic;
 	struct hca_xrcd *next;
-	uint32_t number;	/* domains that were opened with the same file have the same */
+	uint64_t number;	/* handles of one domain have the same; XRCD_OF_FILE: in all contexts of the fabric */
 	uint32_t users;
 	uint64_t ino, dev;	/* of the file, 0 when there is none */
 };

@@ -68,13 +68,19 @@ int mr_translate(struct seg *seg, uint32_t key, const struct seg_qp *qp, uint32_
 
 void mr_quiesce(struct hca_context *ctx)
 {
-	uint32_t i, max = seg_load(&ctx->seg->max_qp);
+	uint32_t i, max = seg_load(&ctx->seg->max_qp), srqs = seg_load(&ctx->seg->max_srq);
 
+	if (ctx->null_mode)
+		return;
 	/* Regions are looked up and used only under these locks, so having held each once is enough. */
+	for (i = 0; i < srqs; i++) {
+		srq_lock(ctx->seg, &ctx->seg->srq[i]);
+		seg_unlock(&ctx->seg->srq[i].lock);
+	}
 	for (i = 0; i < max; i++) {
 		struct hca_qp *qp = qp_at(ctx, i);
 
-		if (!qp || ctx->null_mode)
+		if (!qp)
 			continue;
 		pthread_mutex_lock(&qp->sq.lock);
 		pthread_mutex_unlock(&qp->sq.lock);

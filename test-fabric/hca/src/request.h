@@ -13,6 +13,8 @@ enum response {
 	RESPONSE_SLOW = -3,	/* slow_peer_us */
 };
 
+#define NO_QP UINT32_MAX	/* the index of none */
+
 struct request {
 	struct hca_context *ctx;
 	struct hca_qp *qp;
@@ -28,6 +30,7 @@ struct request {
 	/* Where its receives come from: the QP's own queue or, locked from receive_acquire on, an SRQ. */
 	struct seg_rq *rq;
 	struct seg_srq *srq;
+	struct seg *home;		/* where these, their CQ and the regions are: @seg, or that of an XRC SRQ */
 	uint32_t pd;			/* whose regions the responder may use */
 };
 

@@ -10,7 +10,7 @@ static int blame(struct request *req, enum ibv_wc_status remote_status)
 {
 	int i;
 
-	if (!seg_alive(req->seg))
+	if (!seg_alive(req->home))
 		return RESPONSE_NONE;
 	for (i = 0; i < req->nlocal; i++) {
 		char *base = req->local[i].iov_base, byte;
@@ -78,7 +78,7 @@ static void srq_limit(struct request *req)
 	if (!srq->limit || seg_load(&srq->rq.prod) - srq->rq.head >= srq->limit)
 		return;
 	srq->limit = 0;
-	event_async_at(req->ctx, req->seg, IBV_EVENT_SRQ_LIMIT_REACHED, srq - req->seg->srq, srq->gen);
+	event_async_at(req->ctx, req->home, IBV_EVENT_SRQ_LIMIT_REACHED, srq - req->home->srq, srq->gen);
 }
 
 static uint32_t receive_flags(uint32_t opcode)
@@ -99,7 +99,7 @@ static int deliver(struct request *req, enum ibv_wc_status status, uint64_t leng
 {
 	struct seg_qp *remote = req->remote;
 	struct seg_rq *rq = req->rq;
-	struct seg_recv_wqe *wqe = seg_recv_wqe(req->seg, rq, rq->head);
+	struct seg_recv_wqe *wqe = seg_recv_wqe(req->home, rq, rq->head);
 	uint32_t recv_cq = remote->xrcd ? req->srq->cq : remote->recv_cq;
 	uint32_t *delivering = req->srq ? &req->srq->delivering : &remote->delivering;
 	bool write = req->wqe->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -116,10 +116,11 @@ static int deliver(struct request *req, enum ibv_wc_status status, uint64_t leng
 			    (datagram && av->is_global ? IBV_WC_GRH : 0),
 		.qp_num = remote->qp_num,
 		.src_qp = req->qp->qp.qp_num,
-		.qp_index = req->remote_index,
+		/* In another segment the places of QPs are other QPs'. */
+		.qp_index = req->home == req->seg ? req->remote_index : NO_QP,
 		.qp_gen = remote->gen,
 		.wqe_index = rq->head,
-		.srq = req->srq ? req->srq - req->seg->srq + 1 : 0,
+		.srq = req->srq ? req->srq - req->home->srq + 1 : 0,
 		.slid = own_lid(req),
 		.sl = av->sl,
 	};
@@ -127,12 +128,12 @@ static int deliver(struct request *req, enum ibv_wc_status status, uint64_t leng
 
 	if (req->srq) {
 		req->srq->delivering_cq = recv_cq;
-		req->srq->delivering_qp = req->remote_index;
+		req->srq->delivering_qp = cqe.qp_index;
 		req->srq->delivering_gen = remote->gen;
 	}
 	seg_store(delivering, 1);
 	die_at(req->ctx, DIE_BEFORE_CQE);
-	ret = cq_push(req->ctx, req->seg, recv_cq, &cqe, req->wqe->flags & IBV_SEND_SOLICITED);
+	ret = cq_push(req->ctx, req->home, recv_cq, &cqe, req->wqe->flags & IBV_SEND_SOLICITED);
 	die_at(req->ctx, DIE_AFTER_CQE);
 	seg_store(&rq->head, rq->head + 1);
 	seg_store(delivering, 0);
@@ -143,7 +144,7 @@ static int deliver(struct request *req, enum ibv_wc_status status, uint64_t leng
 
 static int respond_send(struct request *req)
 {
-	struct seg_recv_wqe *wqe = seg_recv_wqe(req->seg, req->rq, req->rq->head);
+	struct seg_recv_wqe *wqe = seg_recv_wqe(req->home, req->rq, req->rq->head);
 	struct iovec iov[HCA_MAX_SGE];
 	uint64_t left = req->length;
 	uint32_t i;
@@ -155,7 +156,7 @@ static int respond_send(struct request *req)
 		if (!part)
 			continue;
 		/* The whole element is checked, as the device does when it fetches the descriptor. */
-		if (mr_translate(req->seg, wqe->sge[i].lkey, NULL, req->pd, wqe->sge[i].addr,
+		if (mr_translate(req->home, wqe->sge[i].lkey, NULL, req->pd, wqe->sge[i].addr,
 				 wqe->sge[i].length, IBV_ACCESS_LOCAL_WRITE, &va)) {
 			deliver(req, IBV_WC_LOC_PROT_ERR, 0);
 			responder_error(req, -1);
@@ -174,7 +175,7 @@ static int respond_send(struct request *req)
 		responder_error(req, -1);
 		return IBV_WC_REM_INV_REQ_ERR;
 	}
-	if (copy_to_peer(req->seg, req->local, req->nlocal, iov, n, req->length)) {
+	if (copy_to_peer(req->home, req->local, req->nlocal, iov, n, req->length)) {
 		int status = blame(req, IBV_WC_REM_OP_ERR);
 
 		if (status == IBV_WC_REM_OP_ERR) {
@@ -219,11 +220,11 @@ static int respond_rdma(struct request *req)
 
 	if (!req->length)	/* the key of a zero-length request is not looked at */
 		return IBV_WC_SUCCESS;
-	if (mr_translate(req->seg, wqe->rkey, req->remote, req->pd, wqe->remote_addr, req->length, access, &va))
+	if (mr_translate(req->home, wqe->rkey, req->remote, req->pd, wqe->remote_addr, req->length, access, &va))
 		return access_error(req);
 	remote.iov_base = (void *)(uintptr_t)va;
 	remote.iov_len = req->length;
-	if (!(read ? copy_from_peer : copy_to_peer)(req->seg, req->local, req->nlocal, &remote, 1, req->length))
+	if (!(read ? copy_from_peer : copy_to_peer)(req->home, req->local, req->nlocal, &remote, 1, req->length))
 		return IBV_WC_SUCCESS;
 	status = blame(req, IBV_WC_REM_OP_ERR);
 	if (status == IBV_WC_REM_OP_ERR)
@@ -239,7 +240,7 @@ static int respond_atomic(struct request *req)
 	uint32_t left = 8;
 	int failed, n, status;
 
-	if (mr_translate(req->seg, wqe->rkey, req->remote, req->pd, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
+	if (mr_translate(req->home, wqe->rkey, req->remote, req->pd, wqe->remote_addr, 8, IBV_ACCESS_REMOTE_ATOMIC,
 			 &va))
 		return access_error(req);
 	/* Our own buffer is tried first, because the operation cannot be taken back. */
@@ -256,8 +257,8 @@ static int respond_atomic(struct request *req)
 	value.iov_len = 8;
 	remote.iov_base = (void *)(uintptr_t)va;
 	remote.iov_len = 8;
-	seg_lock(&req->seg->atomics, "the atomic unit of an HCA");
-	failed = copy_from_peer(req->seg, &value, 1, &remote, 1, 8);
+	seg_lock(&req->home->atomics, "the atomic unit of an HCA");
+	failed = copy_from_peer(req->home, &value, 1, &remote, 1, 8);
 	if (!failed) {
 		if (wqe->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD)
 			new = old + wqe->compare_add;
@@ -265,10 +266,10 @@ static int respond_atomic(struct request *req)
 			new = old == wqe->compare_add ? wqe->swap : old;
 		if (new != old) {
 			value.iov_base = &new;
-			failed = copy_to_peer(req->seg, &value, 1, &remote, 1, 8);
+			failed = copy_to_peer(req->home, &value, 1, &remote, 1, 8);
 		}
 	}
-	seg_unlock(&req->seg->atomics);
+	seg_unlock(&req->home->atomics);
 	if (failed) {
 		status = blame(req, IBV_WC_REM_OP_ERR);
 		if (status == IBV_WC_REM_OP_ERR)
@@ -317,22 +318,36 @@ static bool receive_waits(struct request *req)
 	return true;
 }
 
-/* The SRQ that a request of XRC names, locked; NULL when the domain has none of that number. */
-static struct seg_srq *xrc_srq(struct request *req)
+/* The SRQ of that segment that a request of XRC names, locked; NULL when the domain has none of that number there. */
+static struct seg_srq *xrc_srq_in(struct seg *seg, const struct request *req)
 {
-	uint32_t i, max = seg_load(&req->seg->max_srq);
+	uint32_t i, max = seg_load(&seg->max_srq);
 
 	for (i = 0; i < max; i++) {
-		struct seg_srq *srq = &req->seg->srq[i];
+		struct seg_srq *srq = &seg->srq[i];
 
 		if (!seg_load(&srq->in_use) || srq->xrcd != req->remote->xrcd || srq->srq_num != req->wqe->srqn)
 			continue;
-		srq_lock(req->seg, srq);
+		srq_lock(seg, srq);
 		if (srq->in_use && srq->xrcd == req->remote->xrcd && srq->srq_num == req->wqe->srqn)
 			return srq;
 		seg_unlock(&srq->lock);
 	}
 	return NULL;
+}
+
+static void find_xrc_srq(struct hca_context *ctx, struct seg *seg, void *arg)
+{
+	struct request *req = arg;
+
+	(void)ctx;
+	if (req->srq)
+		return;
+	req->srq = xrc_srq_in(seg, req);
+	if (req->srq) {
+		req->home = seg;
+		req->pd = req->srq->pd;
+	}
 }
 
 /* Chooses and locks what the receives come from. With XRC it says for other requests, too, whose regions are meant. */
@@ -341,12 +356,13 @@ static void receive_acquire(struct request *req)
 	struct seg_qp *remote = req->remote;
 
 	req->srq = NULL;
+	req->home = req->seg;
 	req->rq = &remote->rq;
 	req->pd = remote->pd;
 	if (remote->xrcd) {
-		req->srq = xrc_srq(req);
-		if (req->srq)
-			req->pd = req->srq->pd;
+		find_xrc_srq(req->ctx, req->seg, req);
+		if (!req->srq && (remote->xrcd & XRCD_OF_FILE))
+			fabric_each(req->ctx, find_xrc_srq, req);
 	} else if (remote->srq && needs_receive(req->wqe->opcode)) {
 		req->srq = &req->seg->srq[remote->srq - 1];
 		srq_lock(req->seg, req->srq);

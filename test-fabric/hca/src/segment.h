@@ -123,8 +123,8 @@ struct seg_srq {
 	pthread_mutex_t lock;
 	uint32_t gen;
 	uint32_t in_use;
+	uint64_t xrcd;		/* XRC: its domain, as in struct hca_xrcd; 0 is a basic SRQ */
 	uint32_t srq_num;	/* XRC: how requests name it */
-	uint32_t xrcd;		/* XRC: its domain; 0 is a basic SRQ */
 	uint32_t pd;
 	uint32_t cq;		/* XRC: index of the CQ of its receives */
 	uint32_t limit;		/* below so many requests IBV_EVENT_SRQ_LIMIT_REACHED is reported; 0 is unarmed */
@@ -158,7 +158,7 @@ struct seg_qp {
 	uint16_t reserved;
 	uint32_t recv_cq;
 	uint32_t srq;		/* index + 1 of the SRQ that receives are taken from, 0 none */
-	uint32_t xrcd;		/* of an XRC receive QP, whose requests name an SRQ of that domain */
+	uint64_t xrcd;		/* of an XRC receive QP, whose requests name an SRQ of that domain */
 	uint32_t last_wqe;	/* IBV_EVENT_QP_LAST_WQE_REACHED was reported */
 	uint32_t rnr_forced;	/* RNR NAKs sent on request of the setting rnr_force */
 	struct seg_rq rq;

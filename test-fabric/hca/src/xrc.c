@@ -1,6 +1,7 @@
 /*
- * XRC domains, and further handles of XRC receive QPs. A domain is known to one open context: another context of the
- * same file is another device port here, so it gets a domain of its own.
+ * XRC domains, and further handles of XRC receive QPs. Domains of one file and device have one number in all open
+ * contexts, so that messages to a QP of one reach the SRQs of another; whether there is one already is asked of the own
+ * context alone, and a QP is opened by the context that has made it.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -16,6 +17,16 @@ static struct hca_xrcd *find(struct hca_context *ctx, const struct stat *st)
 		if (xrcd->ino && xrcd->ino == st->st_ino && xrcd->dev == st->st_dev)
 			return xrcd;
 	return NULL;
+}
+
+/* Of the file's domain: a hash (the finalizer of SplitMix64), in place of a table that all processes would share. */
+static uint64_t number_of_file(const struct hca_context *ctx, const struct stat *st)
+{
+	uint64_t x = st->st_ino * 0x9e3779b97f4a7c15ULL + st->st_dev * 64 + ((struct hca_device *)ctx->vctx.context.device)->index;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+	return XRCD_OF_FILE | (x ^ x >> 31);
 }
 
 struct ibv_xrcd *xrcd_open(struct ibv_context *context, struct ibv_xrcd_init_attr *attr)
@@ -42,7 +53,7 @@ struct ibv_xrcd *xrcd_open(struct ibv_context *context, struct ibv_xrcd_init_att
 	else if (!same && !(attr->oflags & O_CREAT))
 		ret = EAGAIN;
 	if (!ret) {
-		xrcd->number = same ? same->number : ++ctx->xrcd_numbers;
+		xrcd->number = attr->fd >= 0 ? number_of_file(ctx, &st) : ++ctx->xrcd_numbers;
 		xrcd->ino = attr->fd >= 0 ? st.st_ino : 0;
 		xrcd->dev = st.st_dev;
 		xrcd->next = ctx->xrcds;

@@ -8,28 +8,38 @@
 static struct endpoint a, b;
 static struct ibv_xrcd *xrcd;
 
-static struct ibv_xrcd *open_domain(int fd, int oflags)
+static struct ibv_xrcd *open_domain_in(struct ibv_context *ctx, int fd, int oflags)
 {
 	struct ibv_xrcd_init_attr init = {
 		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = oflags,
 	};
 
-	return ibv_open_xrcd(b.ctx, &init);
+	return ibv_open_xrcd(ctx, &init);
 }
 
-static struct ibv_srq *create_srq(struct ibv_xrcd *domain, struct ibv_cq *cq, uint32_t *number)
+static struct ibv_xrcd *open_domain(int fd, int oflags)
+{
+	return open_domain_in(b.ctx, fd, oflags);
+}
+
+static struct ibv_srq *create_srq_of(struct endpoint *owner, struct ibv_xrcd *domain, struct ibv_cq *cq, uint32_t *number)
 {
 	struct ibv_srq_init_attr_ex init = {
 		.attr = { .max_wr = 8, .max_sge = 1 },
 		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
 			     IBV_SRQ_INIT_ATTR_CQ,
-		.srq_type = IBV_SRQT_XRC, .pd = b.pd, .xrcd = domain, .cq = cq,
+		.srq_type = IBV_SRQT_XRC, .pd = owner->pd, .xrcd = domain, .cq = cq,
 	};
-	struct ibv_srq *srq = ibv_create_srq_ex(b.ctx, &init);
+	struct ibv_srq *srq = ibv_create_srq_ex(owner->ctx, &init);
 
 	CHECK(srq);
 	CHECK_EQ(ibv_get_srq_num(srq, number), 0);
 	return srq;
+}
+
+static struct ibv_srq *create_srq(struct ibv_xrcd *domain, struct ibv_cq *cq, uint32_t *number)
+{
+	return create_srq_of(&b, domain, cq, number);
 }
 
 static struct ibv_qp *create_recv_qp(struct ibv_xrcd *domain)
@@ -236,6 +246,71 @@ static void domains_of_files(void)
 	close(fd);
 }
 
+/* A message to the QP of one context is for the SRQ of another that has opened the domain by the same file, or has not. */
+static void another_context(void)
+{
+	char path[] = "/tmp/sv-hca-xrcd-XXXXXX";
+	struct ibv_xrcd *theirs, *unnamed, *of_file;
+	struct ibv_qp *recv, *send, *same_place;
+	struct ibv_srq *srq, *unreachable;
+	struct endpoint c;
+	struct ibv_send_wr wr = { .wr_id = 6, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED, .num_sge = 1 }, *bad;
+	struct ibv_sge sge;
+	uint32_t number, no_number;
+	struct ibv_recv_wr receive = { .wr_id = 1, .num_sge = 1 }, *bad_receive;
+	struct ibv_wc wc;
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	open_both();
+	endpoint_open(&c, NULL);
+	of_file = open_domain(fd, O_CREAT);
+	theirs = open_domain_in(c.ctx, fd, O_CREAT);
+	unnamed = open_domain_in(c.ctx, -1, O_CREAT);
+	CHECK(of_file && theirs && unnamed);
+	srq = create_srq_of(&c, theirs, c.recv_cq, &number);
+	unreachable = create_srq_of(&c, unnamed, c.recv_cq, &no_number);
+	/* A QP of the same place as theirs that ends takes nothing of what came to others. */
+	recv = create_recv_qp(of_file);
+	same_place = endpoint_qp(&c);
+	send = connect_to(recv);
+	memset(a.buf, 'y', 16);
+	CHECK_EQ(request(send, number, IBV_WR_SEND, 3, 16), 0);
+	poll_none(a.send_cq, 5);
+	sge = sge_of(&c, 4096, 64);
+	receive.sg_list = &sge;
+	CHECK_EQ(ibv_post_srq_recv(srq, &receive, &bad_receive), 0);
+	expect(a.send_cq, 3, IBV_WC_SUCCESS);
+	CHECK_EQ(ibv_destroy_qp(same_place), 0);
+	wc = expect(c.recv_cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQ(wc.qp_num, recv->qp_num);
+	CHECK_EQ(wc.src_qp, send->qp_num);
+	CHECK_EQ(wc.byte_len, 16);
+	CHECK_EQ(c.buf[4096 + 15], 'y');
+	poll_none(b.recv_cq, 1);
+	sge = sge_of(&a, 0, 16);
+	wr.sg_list = &sge;
+	wr.wr.rdma.remote_addr = (uintptr_t)c.buf;
+	wr.wr.rdma.rkey = c.mr->rkey;
+	wr.qp_type.xrc.remote_srqn = number;
+	CHECK_EQ(ibv_post_send(send, &wr, &bad), 0);
+	expect(a.send_cq, 6, IBV_WC_SUCCESS);
+	CHECK_EQ(c.buf[15], 'y');
+	CHECK_EQ(request(send, no_number, IBV_WR_SEND, 7, 4), 0);
+	expect(a.send_cq, 7, IBV_WC_REM_INV_REQ_ERR);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+	CHECK_EQ(ibv_destroy_srq(unreachable), 0);
+	CHECK_EQ(ibv_close_xrcd(theirs), 0);
+	CHECK_EQ(ibv_close_xrcd(unnamed), 0);
+	CHECK_EQ(ibv_close_xrcd(of_file), 0);
+	endpoint_close(&c);
+	close_both();
+	CHECK_EQ(unlink(path), 0);
+	close(fd);
+}
+
 static const struct ibv_qp_open_attr opening = {
 	.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE | IBV_QP_OPEN_ATTR_CONTEXT,
 	.qp_type = IBV_QPT_XRC_RECV,
@@ -351,6 +426,7 @@ int main(void)
 	RUN(srq_by_number);
 	RUN(another_domain);
 	RUN(domains_of_files);
+	RUN(another_context);
 	RUN(opened_again);
 	RUN(events_of_handles);
 	RUN(refused);
