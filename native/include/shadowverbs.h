@@ -362,7 +362,7 @@ void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark);
 struct sv_srq_mark {
 	uint64_t receives;		/* posted and not yet consumed */
 	uint32_t landings;		/* likewise of ours */
-	uint32_t reserved;
+	uint32_t foreign;		/* of XRC: messages that queue pairs of other processes have brought, modulo 2^32 */
 };
 void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark);
 
@@ -383,6 +383,13 @@ struct sv_sent {
 };
 /* EINVAL: position is not in [retired, posted). */
 int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent);
+
+/*
+ * The numbers of SRQs that requests of an XRC send QP have named since its last RESET, at most SV_MAX_TARGETS, in no
+ * order. Returns how many, or -1: more, and which is not known any more.
+ */
+#define SV_MAX_TARGETS 192
+int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers);
 
 /*
  * Retires all send requests before position, proven to have taken effect by other means than their own completion (a

@@ -29,13 +29,15 @@ static void note_event(struct sv_cq *cq, const struct ibv_wc *wc)
 		sv_store(&cq->event_due, 1);
 }
 
-/* What the application posted decides about wr_id and peer. */
+/* What the application posted decides about wr_id and peer; of the QP of another process (NULL) the caller has translated it. */
 static void keep_received(struct sv_cq *cq, struct sv_completion *completion, struct sv_qp *qp,
 			  const struct sv_recv_entry *entry)
 {
 	completion->wc.wr_id = entry->wr_id;
-	sv_translate_sender(qp, &completion->wc);
-	completion->wc.qp_num = qp->v.qp_num;
+	if (qp) {
+		sv_translate_sender(qp, &completion->wc);
+		completion->wc.qp_num = qp->v.qp_num;
+	}
 	note_event(cq, &completion->wc);
 	sv_kept_append(cq, completion);
 }
@@ -68,7 +70,7 @@ static void keep_from_srq(struct sv_cq *cq, struct sv_qp *qp, struct sv_srq *srq
 {
 	struct sv_completion completion = {
 		.wc = *wc,
-		.qp = sv_qp_index(qp),
+		.qp = qp ? sv_qp_index(qp) : SV_NO_QP,
 		.srq = SV_ID_INDEX(srq->id),
 		.position = slot,
 		.queue = SV_QUEUE_SHARED,
@@ -134,6 +136,12 @@ static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc
 	struct sv_qp *qp = sv_qp_by_number(srq->v.context, wc->qp_num);
 	struct ibv_wc own = *wc;
 
+	if (!qp && srq->xrcd) {
+		sv_xrc_foreign(srq, &own);
+		srq->log[slot].number = 0;
+		keep_from_srq(cq, NULL, srq, slot, &own, false);
+		return 1;
+	}
 	/* The QP that took it is no more, and with it the message. */
 	if (!qp) {
 		sv_shared_return(srq, slot);

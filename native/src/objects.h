@@ -93,10 +93,12 @@ struct sv_extras {
 };
 
 /* A completion that the application has not seen yet and that is no longer in the real queue. */
+#define SV_NO_QP UINT32_MAX
+
 struct sv_completion {
 	struct ibv_wc wc;		/* as the application will see it */
 	struct sv_extras extras;
-	uint32_t qp;			/* its index */
+	uint32_t qp;			/* its index, or SV_NO_QP: it is of another process */
 	uint32_t srq;			/* likewise, of a receive of an SRQ */
 	uint32_t position;		/* of its request in the log, modulo 2^32; of an SRQ's: its slot */
 	uint16_t queue;			/* enum sv_queue */
@@ -227,6 +229,7 @@ struct sv_srq {
 	const struct sv_xrcd *xrcd;
 	struct sv_cq *cq;
 	uint32_t number;		/* virtual */
+	uint32_t foreign;		/* messages that QPs of other processes have brought */
 	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t room;			/* slots that the log has memory for */

@@ -7,7 +7,10 @@
 #include "qp_numbers.h"
 #include "shared.h"
 
-/* Of an SRQ: the wr_id says which receive it was, the number which QP has taken it. */
+/*
+ * Of an SRQ: the wr_id says which receive it was, the number which QP has taken it. That may be no more; of XRC all its
+ * completions have been taken before it ended, so an unknown one is of another process.
+ */
 static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
 {
 	uint32_t slot = SV_ID_SLOT(wc->wr_id);
@@ -19,8 +22,11 @@ static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
 	qp = sv_qp_by_number(srq->v.context, wc->qp_num);
 	wc->wr_id = srq->log[slot].recv.wr_id;
 	sv_shared_return(srq, slot);
-	if (unlikely(!qp))
-		return false;
+	if (unlikely(!qp)) {
+		if (srq->xrcd)
+			sv_xrc_foreign(srq, wc);
+		return srq->xrcd;
+	}
 	wc->qp_num = qp->v.qp_num;
 	sv_translate_sender(qp, wc);
 	if (likely(wc->status == IBV_WC_SUCCESS)) {

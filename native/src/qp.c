@@ -225,6 +225,8 @@ void sv_qp_empty(struct sv_qp *qp, struct sv_thread *self)
 		qp->srq->landed = qp->srq->landings.landed.first != NULL;
 		sv_store_release(&qp->last_receive, 0);
 	}
+	if (qp->xrc)
+		memset(&qp->xrc->targets, 0, sizeof(qp->xrc->targets));
 	qp->sq.posted = qp->sq.consumers = 0;
 	qp->rq.posted = 0;
 	qp->sq.base = qp->rq.base = 0;
@@ -369,6 +371,9 @@ static int change_qp(enum sv_op op, const char *verb, struct sv_qp *handle, bool
 	qp->in_verb = 1;
 	err = sv_mailbox_call(op, verb, NULL, count, args, -1);
 	qp->in_verb = 0;
+	/* What came between: once its number is forgotten it would be that of a stranger. */
+	if (qp->free_asked && sv_is_xrc_receiver(qp))
+		sv_xrc_collect(qp, self);
 	if (qp->reset_asked || qp->free_asked) {
 		if (sv_is_xrc_receiver(qp))
 			sv_qp_empty(qp, self);

@@ -25,6 +25,7 @@ static int post_to_srq(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_sge 
 		return err;
 	sv_build_send(qp, &fields, &real, sges);
 	sv_log_srq(sv_send_slot(qp, fields.slot), wr->qp_type.xrc.remote_srqn);
+	sv_xrc_note_target(qp, wr->qp_type.xrc.remote_srqn);
 	real.qp_type.xrc.remote_srqn = sv_srq_number_real(qp, wr->qp_type.xrc.remote_srqn);
 	return sv_post_built(qp, &real);
 }
@@ -45,9 +46,9 @@ int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return err;
 }
 
-void sv_translate_source(const struct sv_qp *qp, struct ibv_wc *wc)
+void sv_translate_source(struct ibv_context *vcontext, struct ibv_wc *wc)
 {
-	const struct sv_idmap *sources = sv_context_of(qp->v.context)->sources;
+	const struct sv_idmap *sources = sv_context_of(vcontext)->sources;
 	uint64_t found;
 
 	if (sv_idmap_find(sources, sv_source_key(wc->slid, wc->src_qp), &found)) {

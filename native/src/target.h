@@ -66,13 +66,13 @@ int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 /* Fills in where a logged request goes. */
 void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real);
 /* Whom a datagram came from, as the application knows it. */
-void sv_translate_source(const struct sv_qp *qp, struct ibv_wc *wc);
+void sv_translate_source(struct ibv_context *vcontext, struct ibv_wc *wc);
 
 /* Whom a receive's completion says that the message came from: of a connection, its peer. */
 static SV_ALWAYS_INLINE void sv_translate_sender(const struct sv_qp *qp, struct ibv_wc *wc)
 {
 	if (unlikely(qp->rq.peer_qp_num == SV_PEER_ANY)) {
-		sv_translate_source(qp, wc);
+		sv_translate_source(qp->v.context, wc);
 	} else {
 		wc->src_qp = qp->rq.peer_qp_num;
 		wc->slid = qp->rq.peer_lid;

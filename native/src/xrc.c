@@ -4,6 +4,8 @@
 #include "drain.h"
 #include "kept.h"
 #include "landing.h"
+#include "say.h"
+#include "target.h"
 
 #include <sys/stat.h>
 
@@ -57,6 +59,46 @@ void sv_xrcd_free(struct ibv_xrcd *vxrcd)
 void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map)
 {
 	sv_qp_of(vqp)->xrc->srqs = map;
+}
+
+void sv_xrc_new_target(struct sv_targets *targets, uint32_t number)
+{
+	uint32_t slot = number * 0x9e3779b1u >> 24;
+
+	targets->last = number + 1;
+	while (targets->slots[slot] && targets->slots[slot] != number + 1)
+		slot = (slot + 1) % SV_TARGET_SLOTS;
+	if (targets->slots[slot] || targets->count < 0)
+		return;
+	if (targets->count == SV_MAX_TARGETS) {
+		targets->count = -1;
+		return;
+	}
+	targets->slots[slot] = number + 1;
+	targets->count++;
+}
+
+int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers)
+{
+	const struct sv_targets *targets = &sv_qp_of(vqp)->xrc->targets;
+	int count = 0;
+
+	for (uint32_t slot = 0; slot < SV_TARGET_SLOTS && targets->count >= 0; slot++)
+		if (targets->slots[slot])
+			numbers[count++] = targets->slots[slot] - 1;
+	return targets->count < 0 ? -1 : count;
+}
+
+void sv_xrc_foreign(struct sv_srq *srq, struct ibv_wc *wc)
+{
+	static uint32_t said;
+
+	wc->qp_num ^= sv_masks.qp_num;
+	sv_translate_source(srq->v.context, wc);
+	sv_store(&srq->foreign, srq->foreign + 1);
+	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+		sv_sayf("queue pair 0x%x of another process has brought a message to XRC's shared receive queue 0x%x: while that "
+			"is there, no checkpoint can be made", wc->qp_num, srq->number);
 }
 
 /* The mutex is held. */

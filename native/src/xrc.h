@@ -20,12 +20,22 @@ struct sv_xrcd {
 
 #define sv_xrcd_of(p) sv_container_of(p, struct sv_xrcd, v)
 
+#define SV_TARGET_SLOTS 256
+
+/* The SRQs that a send QP has named since its last RESET: a hash table of numbers + 1, which never gets full. */
+struct sv_targets {
+	uint32_t last;			/* likewise + 1 */
+	int32_t count;			/* -1: more than SV_MAX_TARGETS */
+	uint32_t slots[SV_TARGET_SLOTS];
+};
+
 /* What a QP of XRC has beside. */
 struct sv_xrc {
 	const struct sv_idmap *srqs;	/* of a send QP: the peer's SRQ numbers that do not mean themselves */
 	struct sv_qp *opened;		/* of a handle that ibv_open_qp made: the QP behind it */
 	uint32_t domain;		/* of a receive QP */
 	uint32_t handles;		/* likewise: those that the application has not destroyed */
+	struct sv_targets targets;	/* of a send QP */
 };
 
 static inline bool sv_is_xrc_receiver(const struct sv_qp *qp)
@@ -58,6 +68,22 @@ static inline uint32_t sv_srq_number_real(const struct sv_qp *qp, uint32_t numbe
 
 	return sv_idmap_find(qp->xrc->srqs, number, &found) ? found : number ^ sv_masks.qp_num;
 }
+
+/* Enters a number that is not the last one. */
+void sv_xrc_new_target(struct sv_targets *targets, uint32_t number);
+
+/* A request names an SRQ; the send queue's lock is held. */
+static inline void sv_xrc_note_target(struct sv_qp *qp, uint32_t number)
+{
+	if (unlikely(qp->xrc->targets.last != number + 1))
+		sv_xrc_new_target(&qp->xrc->targets, number);
+}
+
+/*
+ * A message that the QP of another process has brought to an SRQ of a domain that both have open: the application gets
+ * it, and the SRQ remembers, for such a job cannot be checkpointed. The lock of the SRQ's CQ is held.
+ */
+void sv_xrc_foreign(struct sv_srq *srq, struct ibv_wc *wc);
 
 /* Where the completions of an SRQ's receive go, when it holds a message for that QP. */
 static inline struct sv_cq *sv_shared_cq(const struct sv_srq *srq, const struct sv_qp *qp)

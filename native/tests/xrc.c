@@ -414,10 +414,98 @@ static void held_errors(void)
 	close_domain(d);
 }
 
+/* What a QP of another process has brought is the application's, and is remembered, whoever takes it from the real queue. */
+static void messages_of_strangers(void)
+{
+	struct domain *d = open_domain();
+	uint32_t stranger = mock_qp(d->sender)->v.qp_num;
+	struct sv_srq_mark mark;
+	struct ibv_wc wc;
+
+	CHECK_EQUAL(receive(d, 0, 1) | receive(d, 0, 2) | receive(d, 0, 3), 0);
+	complete(d, 0, 0);
+	expect(d->f->cq, 1, IBV_WC_SUCCESS);
+	sv_srq_bookmark(d->srqs[0], &mark);
+	CHECK_EQUAL(mark.foreign, 0);
+	mock_complete_shared(mock_srq(d->srqs[0]), 1, mock_qp(d->sender), IBV_WC_SUCCESS, 5);
+	wc = expect(d->f->cq, 2, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, stranger ^ NUMBER_MASK);
+	CHECK_EQUAL(wc.byte_len, 5);
+	sv_srq_bookmark(d->srqs[0], &mark);
+	CHECK_EQUAL(mark.foreign, 1);
+	mock_complete_shared(mock_srq(d->srqs[0]), 2, mock_qp(d->sender), IBV_WC_SUCCESS, 6);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(d->f->cq), 1);
+	sv_srq_bookmark(d->srqs[0], &mark);
+	CHECK_EQUAL(mark.foreign, 2);
+	CHECK_EQUAL(mark.receives, 0);
+	CHECK_EQUAL(bookmark(d->receiver).received, 1);
+	sv_gate_open();
+	wc = expect(d->f->cq, 3, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, stranger ^ NUMBER_MASK);
+	CHECK_EQUAL(wc.byte_len, 6);
+	expect_none(d->f->cq);
+	/* All slots are back. */
+	for (int i = 0; i < 4; i++)
+		CHECK_EQUAL(receive(d, 0, 10 + i), 0);
+	CHECK_EQUAL(receive(d, 0, 9), ENOMEM);
+	sv_srq_bookmark(d->srqs[1], &mark);
+	CHECK_EQUAL(mark.foreign, 0);
+	close_domain(d);
+}
+
+static bool is_among(uint32_t number, const uint32_t *numbers, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (numbers[i] == number)
+			return true;
+	return false;
+}
+
+static void send_signaled(struct domain *d, uint32_t number)
+{
+	struct ibv_sge sge = { (uintptr_t)d->f->buffer, 64, d->f->mr->lkey };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+		.qp_type.xrc.remote_srqn = number,
+	}, *bad;
+
+	CHECK_EQUAL(ibv_post_send(d->sender, &wr, &bad), 0);
+	mock_complete_sends(mock_qp(d->sender), 1, IBV_WC_SUCCESS);
+	expect(d->f->cq, 0, IBV_WC_SUCCESS);
+}
+
+/* Which SRQs were named since RESET is known, each once, or that there were too many. */
+static void targets_are_known(void)
+{
+	struct domain *d = open_domain();
+	uint32_t numbers[SV_MAX_TARGETS];
+
+	CHECK_EQUAL(sv_qp_targets(d->sender, numbers), 0);
+	for (uint32_t i = 0; i < SV_MAX_TARGETS; i++) {
+		send_signaled(d, i << 8);
+		send_signaled(d, 0);
+		CHECK_EQUAL(sv_qp_targets(d->sender, numbers), i + 1);
+		for (uint32_t k = 0; k <= i; k++)
+			CHECK(is_among(k << 8, numbers, i + 1));
+	}
+	send_signaled(d, 1);
+	CHECK_EQUAL(sv_qp_targets(d->sender, numbers), -1);
+	to_state(d->sender, IBV_QPS_RESET);
+	CHECK_EQUAL(sv_qp_targets(d->sender, numbers), 0);
+	ready(d->sender);
+	send_signaled(d, 1);
+	CHECK_EQUAL(sv_qp_targets(d->sender, numbers), 1);
+	CHECK_EQUAL(numbers[0], 1);
+	close_domain(d);
+}
+
 int main(void)
 {
 	RUN(requests_name_their_queue);
 	RUN(messages_come_to_the_queue_named);
+	RUN(messages_of_strangers);
+	RUN(targets_are_known);
 	RUN(replay);
 	RUN(ends);
 	RUN(opened_again);

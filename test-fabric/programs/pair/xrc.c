@@ -5,6 +5,10 @@
  *
  * opened: the same, where the receiver has opened its queue pair a second and a third time through another handle of the
  * domain, has destroyed the handle that it was made with, and closed the domain's through which it was made.
+ *
+ * shared: the same, where the sender has a queue of its own in the same domain, which both have opened by one file, and
+ * which nobody sends to. crossed: the sender's requests go there, too, by way of the receiver's queue pair: messages with
+ * --signaled, else RDMA WRITEs into the sender's own memory.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -19,6 +23,7 @@
 #define WRITTEN 0		/* offsets in the receiver's area */
 #define COUNTER 64
 #define MESSAGES 128
+#define CROSSED (MESSAGES + 3 * SIZE)	/* in the sender's area: what it has sent to itself */
 #define AREA (MESSAGES + 4 * SIZE)
 #define ADD 5
 #define START 1000
@@ -28,9 +33,9 @@
 #define NO_SRQ 1			/* the number of none */
 
 const char *const program_name = "xrc";
-const char *const program_modes[] = { "blocked", "opened", NULL };
+const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", NULL };
 
-enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND };
+enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND, ID_CROSSING };
 
 /* What the sender has to know. */
 struct card {
@@ -66,77 +71,14 @@ static bool opened(const struct pair *pair)
 	return !strcmp(pair->mode, "opened");
 }
 
-/* A request that the peer cannot take, so that its queue pair has an event to report. */
-static void send_to_nobody(struct ibv_qp *qp, struct area *area)
+static bool crossed(const struct pair *pair)
 {
-	struct work_clock clock;
-	struct ibv_wc wc;
-
-	post_send(qp, 1, IBV_SEND_SIGNALED, area, area->memory, NO_SRQ);
-	work_clock_start(&clock);
-	while (ibv_poll_cq(qp->send_cq, 1, &wc) != 1)
-		if (work_clock_read(&clock) > PAIR_DEADLINE_S * NS_PER_S)
-			die(0, "a SEND to no queue has not completed within %d s", PAIR_DEADLINE_S);
-	if (wc.wr_id != 1 || wc.status != IBV_WC_REM_INV_REQ_ERR)
-		die(0, "a SEND to no queue: request %lu, %s", wc.wr_id, ibv_wc_status_str(wc.status));
+	return !strcmp(pair->mode, "crossed");
 }
 
-static void send(struct pair *pair, struct area *area)
+static bool shared(const struct pair *pair)
 {
-	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE;
-	uint64_t *value = (uint64_t *)area->memory, *old = value + 8;
-	struct ibv_cq *cq = endpoint_create_cq(&pair->endpoint, 16, NULL);
-	struct ibv_qp_init_attr init = {
-		.send_cq = cq,
-		.cap = { .max_send_wr = 8, .max_send_sge = 1 },
-		.qp_type = IBV_QPT_XRC_SEND,
-	};
-	struct ibv_qp *qp = ibv_create_qp(pair->endpoint.pd, &init);
-	struct card mine = { 0 }, theirs;
-	struct ibv_wc wc;
-
-	if (!qp)
-		die(errno, "ibv_create_qp of XRC");
-	qp_initialize(&pair->endpoint, qp, ACCESS_NOTHING_REMOTE, &mine.qp);
-	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
-	qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
-	pair_sync(pair, "the connection");
-	*value = 7;
-	pattern_fill(first, SIZE, 1, 0);
-	pattern_fill(second, SIZE, 2, 0);
-	{
-		struct ibv_send_wr write = {
-			.wr_id = ID_WRITE, .opcode = IBV_WR_RDMA_WRITE,
-			.wr.rdma = { .remote_addr = theirs.memory + WRITTEN, .rkey = theirs.rkey },
-		};
-		struct ibv_send_wr add = {
-			.wr_id = ID_ADD, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-			.wr.atomic = { .remote_addr = theirs.memory + COUNTER, .compare_add = ADD, .rkey = theirs.rkey },
-		};
-
-		post(qp, &write, area, value, 8, theirs.srqs[0]);
-		post(qp, &add, area, old, 8, theirs.srqs[0]);
-	}
-	post_send(qp, ID_FIRST, pair->signaled ? IBV_SEND_SIGNALED : 0, area, first, theirs.srqs[0]);
-	post_send(qp, ID_SECOND, IBV_SEND_SIGNALED, area, second, theirs.srqs[1]);
-	pair_ready(pair);
-	if (pair->signaled)
-		await_completion(cq, ID_FIRST, &wc, "the SEND that waited for a receive");
-	await_completion(cq, ID_SECOND, &wc, "the SEND to the other queue");
-	if (*old != START)
-		die(0, "FETCH_ADD returned %lu instead of %d", *old, START);
-	for (int i = 0; i < ROUNDS; i++) {
-		pair_sync(pair, "the receives of a round");
-		pattern_fill(first, SIZE, 10 + i, 0);
-		post_send(qp, i, IBV_SEND_SIGNALED, area, first, theirs.srqs[i % QUEUES]);
-		await_completion(cq, i, &wc, "a SEND after the restart");
-	}
-	pair_sync(pair, "the receiver's check");
-	expect_no_completion(cq, "after all");
-	if (opened(pair))
-		send_to_nobody(qp, area);
-	qp_destroy(qp);
-	cq_destroy(cq);
+	return crossed(pair) || !strcmp(pair->mode, "shared");
 }
 
 static struct ibv_srq *create_srq(struct pair *pair, struct ibv_xrcd *xrcd, struct ibv_cq *cq, uint32_t *number)
@@ -198,6 +140,154 @@ static void close_domain(struct ibv_xrcd *xrcd)
 		die(errno, "ibv_close_xrcd");
 }
 
+/* That of a file which both processes know. */
+static struct ibv_xrcd *open_shared_domain(struct pair *pair)
+{
+	struct ibv_xrcd *xrcd;
+	char path[4096];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/domain", pair->dir.path);
+	fd = open(path, O_RDWR | O_CREAT, 0600);
+	if (fd < 0)
+		die(errno, "%s", path);
+	xrcd = open_domain(pair, fd);
+	close(fd);
+	return xrcd;
+}
+
+/* What the sender has in the receiver's domain. */
+struct side {
+	struct ibv_xrcd *xrcd;
+	struct ibv_srq *srq;
+	struct ibv_cq *cq;
+	uint32_t number;
+};
+
+static void side_open(struct pair *pair, struct side *side, struct area *area)
+{
+	side->xrcd = open_shared_domain(pair);
+	side->cq = endpoint_create_cq(&pair->endpoint, 16, NULL);
+	side->srq = create_srq(pair, side->xrcd, side->cq, &side->number);
+	post_receive(side->srq, ID_CROSSING, area, area->memory + CROSSED);
+}
+
+static void side_close(struct side *side)
+{
+	expect_no_completion(side->cq, "of what nobody has sent");
+	if (ibv_destroy_srq(side->srq))
+		die(errno, "ibv_destroy_srq");
+	cq_destroy(side->cq);
+	close_domain(side->xrcd);
+}
+
+/* By way of the receiver's queue pair to the sender's own queue. */
+static void cross(struct pair *pair, struct ibv_qp *qp, struct area *area, struct side *side, const struct card *mine,
+		  const struct card *theirs, uint64_t seed)
+{
+	unsigned char *from = area->memory + MESSAGES + 2 * SIZE, *to = area->memory + CROSSED;
+	struct ibv_wc wc;
+
+	pattern_fill(from, SIZE, seed, 0);
+	if (pair->signaled) {
+		post_send(qp, ID_CROSSING, IBV_SEND_SIGNALED, area, from, side->number);
+		expect_message(side->cq, ID_CROSSING, theirs->qp.qp_num, mine, to, seed);
+		post_receive(side->srq, ID_CROSSING, area, to);
+	} else {
+		struct ibv_send_wr write = {
+			.wr_id = ID_CROSSING, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = { .remote_addr = (uintptr_t)to, .rkey = area->mr->rkey },
+		};
+
+		post(qp, &write, area, from, SIZE, side->number);
+	}
+	await_completion(qp->send_cq, ID_CROSSING, &wc, "a request to the own queue");
+	if (!pattern_matches(to, SIZE, seed, 0))
+		die(0, "what was sent to the own queue is damaged");
+}
+
+/* A request that the peer cannot take, so that its queue pair has an event to report. */
+static void send_to_nobody(struct ibv_qp *qp, struct area *area)
+{
+	struct work_clock clock;
+	struct ibv_wc wc;
+
+	post_send(qp, 1, IBV_SEND_SIGNALED, area, area->memory, NO_SRQ);
+	work_clock_start(&clock);
+	while (ibv_poll_cq(qp->send_cq, 1, &wc) != 1)
+		if (work_clock_read(&clock) > PAIR_DEADLINE_S * NS_PER_S)
+			die(0, "a SEND to no queue has not completed within %d s", PAIR_DEADLINE_S);
+	if (wc.wr_id != 1 || wc.status != IBV_WC_REM_INV_REQ_ERR)
+		die(0, "a SEND to no queue: request %lu, %s", wc.wr_id, ibv_wc_status_str(wc.status));
+}
+
+static void send(struct pair *pair, struct area *area)
+{
+	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE;
+	uint64_t *value = (uint64_t *)area->memory, *old = value + 8;
+	struct ibv_cq *cq = endpoint_create_cq(&pair->endpoint, 16, NULL);
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.cap = { .max_send_wr = 8, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+	};
+	struct ibv_qp *qp = ibv_create_qp(pair->endpoint.pd, &init);
+	struct card mine = { 0 }, theirs;
+	struct side side;
+	struct ibv_wc wc;
+
+	if (!qp)
+		die(errno, "ibv_create_qp of XRC");
+	if (shared(pair))
+		side_open(pair, &side, area);
+	qp_initialize(&pair->endpoint, qp, ACCESS_NOTHING_REMOTE, &mine.qp);
+	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
+	qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
+	pair_sync(pair, "the connection");
+	if (crossed(pair))
+		cross(pair, qp, area, &side, &mine, &theirs, 99);
+	*value = 7;
+	pattern_fill(first, SIZE, 1, 0);
+	pattern_fill(second, SIZE, 2, 0);
+	{
+		struct ibv_send_wr write = {
+			.wr_id = ID_WRITE, .opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = { .remote_addr = theirs.memory + WRITTEN, .rkey = theirs.rkey },
+		};
+		struct ibv_send_wr add = {
+			.wr_id = ID_ADD, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+			.wr.atomic = { .remote_addr = theirs.memory + COUNTER, .compare_add = ADD, .rkey = theirs.rkey },
+		};
+
+		post(qp, &write, area, value, 8, theirs.srqs[0]);
+		post(qp, &add, area, old, 8, theirs.srqs[0]);
+	}
+	post_send(qp, ID_FIRST, pair->signaled ? IBV_SEND_SIGNALED : 0, area, first, theirs.srqs[0]);
+	post_send(qp, ID_SECOND, IBV_SEND_SIGNALED, area, second, theirs.srqs[1]);
+	pair_ready(pair);
+	if (pair->signaled)
+		await_completion(cq, ID_FIRST, &wc, "the SEND that waited for a receive");
+	await_completion(cq, ID_SECOND, &wc, "the SEND to the other queue");
+	if (*old != START)
+		die(0, "FETCH_ADD returned %lu instead of %d", *old, START);
+	for (int i = 0; i < ROUNDS; i++) {
+		pair_sync(pair, "the receives of a round");
+		pattern_fill(first, SIZE, 10 + i, 0);
+		post_send(qp, i, IBV_SEND_SIGNALED, area, first, theirs.srqs[i % QUEUES]);
+		await_completion(cq, i, &wc, "a SEND after the restart");
+		if (crossed(pair) && i % 10 == 5)
+			cross(pair, qp, area, &side, &mine, &theirs, 100 + i);
+	}
+	pair_sync(pair, "the receiver's check");
+	expect_no_completion(cq, "after all");
+	if (opened(pair))
+		send_to_nobody(qp, area);
+	if (shared(pair))
+		side_close(&side);
+	qp_destroy(qp);
+	cq_destroy(cq);
+}
+
 /* The place of the handle is its context. */
 static void open_again(struct pair *pair, struct ibv_qp **handle, struct ibv_xrcd *xrcd, uint32_t qp_num)
 {
@@ -257,7 +347,7 @@ static void receive(struct pair *pair, struct area *area)
 	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
 	struct ibv_qp *handles[HANDLES];
 	FILE *file = opened(pair) ? tmpfile() : NULL;
-	struct ibv_xrcd *xrcd = open_domain(pair, file ? fileno(file) : -1);
+	struct ibv_xrcd *xrcd = shared(pair) ? open_shared_domain(pair) : open_domain(pair, file ? fileno(file) : -1);
 	struct card mine = { .memory = (uintptr_t)area->memory, .rkey = area->mr->rkey }, theirs;
 	struct ibv_srq *srqs[QUEUES];
 	struct ibv_cq *cqs[QUEUES];

@@ -153,16 +153,11 @@ final class Checkpoint {
         final Set<String> wanted = peers.wanted();
         wanted.addAll(roster.wanted());
         // While the gates are open domains come and go.
-        final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank()) : null;
-        if (domains != null) {
-            domains.publish(values);
-            domains.wanted().forEach(wanted::add);
+        if (phase == Phase.CLOSE) {
+            new SharedDomains(model, link.rank(), this::domainDevice).publish(values);
         }
         final Reply reply = link.exchange(epoch, phase, 0, new Contribution(values, wanted, true, ""));
         roster.found(reply.found(), reply.ranks());
-        if (domains != null) {
-            domains.check(reply.found());
-        }
         final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
         lookUpDeparted(found);
         peers.pair(found, !reply.departed().isEmpty() || roster.ranksHaveLeft());
@@ -175,6 +170,12 @@ final class Checkpoint {
                 throw new Refusal(c.name() + ": the send queue is being drained (SQD), which cannot be checkpointed");
             }
         }
+    }
+
+    /** Over ib2tcp a domain is of one process, whatever its file. */
+    private String domainDevice(final Context context) {
+        return backend.deviceName(library.deviceReal(context.vdevice))
+                + (backend.name().equals(Ib2TcpBackend.NAME) ? "@" + link.rank() : "");
     }
 
     /** Processes that ended have left word of their queue pairs. */
@@ -216,6 +217,9 @@ final class Checkpoint {
             Ports.ensure(backend, context, model.masks); // opened since ANNOUNCE
         }
         exchangePeers(Phase.CLOSE);
+        XrcVerbs.refuseStrangers(library, model);
+        SharedDomains.check(peers.connections(), qp -> XrcVerbs.targets(library, qp),
+                keys -> link.lookup(keys, RECONNECT_DEADLINE));
     }
 
     /**
@@ -295,6 +299,7 @@ final class Checkpoint {
         long pause = 100_000;
         for (int round = 0;; round++) {
             drain.round(found);
+            XrcVerbs.refuseStrangers(library, model);
             final boolean agree = drain.settled() && roster.complete();
             final Set<String> wanted = drain.wanted();
             wanted.addAll(roster.wanted());

@@ -218,6 +218,9 @@ interface Native {
 
     int qpSent(long vqp, long position, MemorySegment sent);
 
+    /** @return how many, or -1: more than SV_MAX_TARGETS */
+    int qpTargets(long vqp, MemorySegment numbers);
+
     int qpRetire(long vqp, long position);
 
     int qpPostMarker(long vqp);

@@ -111,6 +111,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_QP_BOOKMARK = f("sv_qp_bookmark");
     private static final MemorySegment SV_CQ_DRAIN = f("sv_cq_drain");
     private static final MemorySegment SV_QP_SENT = f("sv_qp_sent");
+    private static final MemorySegment SV_QP_TARGETS = f("sv_qp_targets");
     private static final MemorySegment SV_QP_RETIRE = f("sv_qp_retire");
     private static final MemorySegment SV_QP_POST_MARKER = f("sv_qp_post_marker");
     private static final MemorySegment SV_QP_POST_LANDING = f("sv_qp_post_landing");
@@ -650,6 +651,11 @@ final class NativeLibrary implements Native {
     @Override
     public int cqDrain(final long vcq) {
         return (int) call(SV_CQ_DRAIN, vcq);
+    }
+
+    @Override
+    public int qpTargets(final long vqp, final MemorySegment numbers) {
+        return (int) call(SV_QP_TARGETS, vqp, numbers.address());
     }
 
     @Override

@@ -3,7 +3,10 @@ package org.shadowverbs.driver;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.bindings.abi.sv_qp_spec;
+import org.shadowverbs.bindings.abi.sv_srq_mark;
 import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
 import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
@@ -157,6 +160,32 @@ final class XrcVerbs {
         for (final QpHandle handle : qp.handles) {
             handle.real = handle.virtual == qp.maker() ? qp.real : openReal(handle);
             ContextVerbs.check(library.qpBind(handle.virtual, handle.real));
+        }
+    }
+
+    /** The numbers of shared receive queues that requests of a queue pair that sends have named; null: too many. */
+    static int[] targets(final Native library, final Qp qp) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment numbers = arena.allocate(ValueLayout.JAVA_INT, shadowverbs_h.SV_MAX_TARGETS());
+            final int count = library.qpTargets(qp.virtual, numbers);
+            return count < 0 ? null : numbers.asSlice(0, (long) count * Integer.BYTES).toArray(ValueLayout.JAVA_INT);
+        }
+    }
+
+    /** Messages that queue pairs of other processes have brought can neither be counted nor brought again. */
+    static void refuseStrangers(final Native library, final Model model) throws Refusal {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment mark = sv_srq_mark.allocate(arena);
+            for (final Srq srq : model.srqs.inOrder()) {
+                if (srq.xrcd == null) {
+                    continue;
+                }
+                library.srqBookmark(srq.virtual, mark);
+                if (sv_srq_mark.foreign(mark) != 0) {
+                    throw new Refusal("XRC's shared receive queue 0x" + Integer.toHexString(srq.virtualNumber)
+                            + " has taken messages of another process' queue pair, which cannot be checkpointed");
+                }
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 package org.shadowverbs.fabric;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -37,7 +38,7 @@ final class PairSystemTest {
         "threads --mode signaled, threads --mode every-fourth",
         "share-map --mode run, share-map --mode rest",
         "xrc, xrc --signaled, datagram, device",
-        "new-objects, xrc --mode opened"
+        "new-objects, xrc --mode opened, xrc --mode shared, xrc --mode shared --signaled"
     })
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
         try (Job job = Distribution.start()) {
@@ -58,10 +59,33 @@ final class PairSystemTest {
         }
     }
 
+    /** A message is seen by both ends, a WRITE only by the sender. */
+    @ParameterizedTest
+    @CsvSource({"xrc --mode crossed", "xrc --mode crossed --signaled"})
+    void requestsToAQueueOfAnotherProcessOfTheDomainAreRefusedWithoutHarm(final String program) throws Exception {
+        try (Job job = Distribution.start()) {
+            final Path go = job.work().resolve("refused");
+            final List<Running> programs = launch(job, go, program);
+            for (int i = 0; i < 3; i++) {
+                final String problem = job.failed(job.startCheckpoint()).get("problem").asText();
+                assertTrue(problem.matches("(?s).*(its requests have named XRC's shared receive queue 0x[0-9a-f]+, which is of rank "
+                        + "[0-9]+ |XRC's shared receive queue 0x[0-9a-f]+ has taken messages of another process' queue pair).*"),
+                        problem);
+            }
+            finish(go, programs);
+            assertEquals(program.contains("signaled") ? 1 : 0, programs.get(0).errors().lines().filter(line -> line.matches(
+                    "shadowverbs: queue pair 0x[0-9a-f]+ of another process has brought a message to XRC's shared .*")).count());
+        }
+    }
+
     private static void resume(final Job job, final String... cases) throws Exception {
         final Path go = job.work().resolve("resumed");
         final List<Running> programs = launch(job, go, cases);
         job.checkpoint();
+        finish(go, programs);
+    }
+
+    private static void finish(final Path go, final List<Running> programs) throws Exception {
         Files.createFile(go);
         for (final Running program : programs) {
             program.succeed(ENDING);

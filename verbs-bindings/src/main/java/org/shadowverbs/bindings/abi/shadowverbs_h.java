@@ -53,6 +53,15 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_REQUEST_ARGS() {
         return SV_REQUEST_ARGS;
     }
+    private static final int SV_MAX_TARGETS = (int)192L;
+    /**
+     * {@snippet lang=c :
+     * #define SV_MAX_TARGETS 192
+     * }
+     */
+    public static int SV_MAX_TARGETS() {
+        return SV_MAX_TARGETS;
+    }
     private static final int SV_OP_OPEN_DEVICE = (int)1L;
     /**
      * {@snippet lang=c :
@@ -5916,6 +5925,67 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_qp_sent", vqp, position, sent);
             }
             return (int)mh$.invokeExact(vqp, position, sent);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_qp_targets {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_qp_targets");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers)
+     * }
+     */
+    public static FunctionDescriptor sv_qp_targets$descriptor() {
+        return sv_qp_targets.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers)
+     * }
+     */
+    public static MethodHandle sv_qp_targets$handle() {
+        return sv_qp_targets.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers)
+     * }
+     */
+    public static MemorySegment sv_qp_targets$address() {
+        return sv_qp_targets.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers)
+     * }
+     */
+    public static int sv_qp_targets(MemorySegment vqp, MemorySegment numbers) {
+        var mh$ = sv_qp_targets.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_qp_targets", vqp, numbers);
+            }
+            return (int)mh$.invokeExact(vqp, numbers);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
