@@ -110,7 +110,8 @@ final class Turns {
             while (!alone && Memory.volatileGet(bell + Host.BELL_CALLED) == 0) {
                 posix.futexWait(bell + Host.BELL_CALLED, 0, STAND_BY_NANOS);
                 final int turns = Memory.volatileGet(bell + Host.BELL_TURNS);
-                alone = turns == seen;
+                // Who has it now may be in a long turn, or preempted in one.
+                alone = turns == seen && Memory.volatileGet(bell + Host.BELL_HOLDER) == NONE;
                 seen = turns;
                 if (!alone) {
                     doubt = 0;

@@ -12,6 +12,7 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.util.concurrent.locks.LockSupport;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -20,6 +21,8 @@ import org.shadowverbs.bindings.tcp.sv_tcp_doorbell;
 /** The engine's thread and those that take turns, by what is in the doorbell; the other side is native/tests/turns.c. */
 @SuppressWarnings("restricted")
 class TurnsTest {
+    /** The thread waits so long for the next turn. */
+    private static final long STAND_BY_NANOS = 100_000;
     private static final long LONG_AFTER = 1_000_000_000L;
 
     private final Posix posix = new Posix();
@@ -136,17 +139,35 @@ class TurnsTest {
         application.join();
     }
 
-    private void takeOneTurn() {
-        for (;;) {
-            if (!Memory.compareAndSet(bell + Host.BELL_HOLDER, 0, 1)) {
-                continue;
-            }
-            if (word(Host.BELL_POLLED) != 0) {
-                break;
-            }
-            Memory.volatileSet(bell + Host.BELL_HOLDER, 0);
-            posix.futexWake(bell + Host.BELL_HOLDER);
+    /** Of a large message, or on a processor that others want, a turn takes longer than the thread waits for the next one. */
+    @Test
+    void aTurnThatTakesLongIsNoReasonToComeBack() throws InterruptedException {
+        boolean stayed = false;
+        // A turn that begins in the very moment in which the thread comes back tells nothing.
+        for (int i = 0; i < 10 && !stayed; i++) {
+            Memory.volatileSet(bell + Host.BELL_TURNS, 0);
+            final Thread application = new Thread(this::takeOneLongTurn);
+            application.start();
+            do {
+                offer();
+                turns.standBy(0);
+            } while (word(Host.BELL_TURNS) == 0);
+            application.join();
+            stayed = word(Host.BELL_OFFERED) == 1;
         }
+        assertTrue(stayed);
+    }
+
+    private void takeOneLongTurn() {
+        beginTurn();
+        LockSupport.parkNanos(20 * STAND_BY_NANOS);
+        Memory.volatileSet(bell + Host.BELL_TURNS, 1);
+        Memory.volatileSet(bell + Host.BELL_CALLED, 1);
+        endTurn();
+    }
+
+    private void takeOneTurn() {
+        beginTurn();
         inTurn = true;
         Memory.volatileSet(bell + Host.BELL_CALLED, 1);
         posix.futexWake(bell + Host.BELL_CALLED);
@@ -155,7 +176,23 @@ class TurnsTest {
         }
         Memory.volatileSet(bell + Host.BELL_TURNS, 1);
         inTurn = false;
+        endTurn();
+    }
+
+    private void endTurn() {
         Memory.volatileSet(bell + Host.BELL_HOLDER, 0);
         posix.futexWake(bell + Host.BELL_HOLDER);
+    }
+
+    private void beginTurn() {
+        for (;;) {
+            if (!Memory.compareAndSet(bell + Host.BELL_HOLDER, 0, 1)) {
+                continue;
+            }
+            if (word(Host.BELL_POLLED) != 0) {
+                return;
+            }
+            endTurn();
+        }
     }
 }
