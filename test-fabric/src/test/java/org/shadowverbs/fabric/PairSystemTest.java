@@ -54,7 +54,8 @@ final class PairSystemTest {
             job.backend(first);
             final String[] cases = {"memory-window --mode type-2", "memory-window --mode type-1",
                 "memory-window --mode invalid", "unreliable --mode uc", "unreliable --mode ud",
-                "extended-cq --mode timestamps", "datagram --mode group", "datagram --mode unicast", "xrc --signaled", "xrc --mode opened"};
+                "extended-cq --mode timestamps", "datagram --mode group", "datagram --mode unicast", "xrc --signaled", "xrc --mode opened",
+                "xrc --mode shared"};
             restart(job, second, cases);
         }
     }
