@@ -20,9 +20,11 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     private static final long HANDSHAKE_NANOS = 10_000_000_000L;
     private static final int DEAD_MILLIS = 30_000;
     private static final int TICK_MILLIS = 500;
-    /** Every so many turns look at all connections, and after so many in vain the recent one is no more so. */
-    private static final int ALL_LINKS = 4;
-    private static final int FORGOTTEN = 64;
+    /** So many looks in a turn that finds nothing. */
+    private static final int LOOKS = 4;
+    /** Each so manieth look is at all connections, and after so many in vain the recent one is no more so. */
+    private static final int ALL_LINKS = 8;
+    private static final int FORGOTTEN = 128;
     private static final long REST_NANOS = 50_000;
     private static final long STACK = 512 << 10;
 
@@ -203,6 +205,10 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
         flush();
         if (how != Turns.POST) {
             worked |= look();
+            // To enter and leave a turn costs as much as several looks.
+            for (int i = 1; !worked && i < LOOKS && Memory.volatileGet(bell + Host.BELL_RUNG) == 0; i++) {
+                worked = look();
+            }
             if (!worked && how == Turns.REST && dirty.isEmpty() && tasks.isEmpty()) {
                 rest();
                 lookEverywhere();

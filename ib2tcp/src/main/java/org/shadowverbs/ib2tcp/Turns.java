@@ -27,6 +27,7 @@ final class Turns {
     private static final int ONE = shadowverbs_tcp_h.SV_TCP_HOLDER_ONE();
     private static final int AND_WAITER = shadowverbs_tcp_h.SV_TCP_HOLDER_AND_WAITER();
     private static final long STAND_BY_NANOS = 100_000;
+    private static final long LONGEST_STAND_BY_NANOS = 800_000;
     private static final long SHORTEST_DOUBT_NANOS = 1_000_000;
     private static final long LONGEST_DOUBT_NANOS = 16_000_000;
     private static final MethodHandle RUN = run();
@@ -105,10 +106,12 @@ final class Turns {
         Memory.volatileSet(bell + Host.BELL_POLLED, 1);
         letGo();
         boolean alone = false;
+        long period = STAND_BY_NANOS;
         // Who has posted while the engine was held by this thread relies on it.
         if (Memory.volatileGet(bell + Host.BELL_RUNG) == 0) {
             while (!alone && Memory.volatileGet(bell + Host.BELL_CALLED) == 0) {
-                posix.futexWait(bell + Host.BELL_CALLED, 0, STAND_BY_NANOS);
+                posix.futexWait(bell + Host.BELL_CALLED, 0, period);
+                period = Math.min(period * 2, LONGEST_STAND_BY_NANOS);
                 final int turns = Memory.volatileGet(bell + Host.BELL_TURNS);
                 // Who has it now may be in a long turn, or preempted in one.
                 alone = turns == seen && Memory.volatileGet(bell + Host.BELL_HOLDER) == NONE;
