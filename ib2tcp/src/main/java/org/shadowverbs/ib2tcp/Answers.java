@@ -86,7 +86,7 @@ final class Answers {
             final int part = (int) Math.min(length[head] - offset, Frame.MAX_PAYLOAD);
             Frame.payload(header, part);
             Frame.offset(header, offset);
-            batch.vectors().add(value[head] + offset, part);
+            batch.addShared(value[head] + offset, part);
             offset += part;
             if (offset < length[head]) {
                 return;

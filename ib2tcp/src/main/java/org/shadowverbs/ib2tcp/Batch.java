@@ -6,6 +6,9 @@ final class Batch {
     private static final int HEADERS = 64;
     private static final int ENTRIES = 512;
     private static final long ENOUGH = 512 << 10;
+    /** Payloads that are copied, and memory for them. */
+    private static final int SMALL = 16 << 10;
+    private static final int COPIES = 64 << 10;
     /** The longest SGE list, and a header. */
     private static final int LARGEST_FRAME = TcpVerbs.MAX_SGE + 1;
 
@@ -13,6 +16,8 @@ final class Batch {
     private final Vectors vectors;
     private final long headers;
     private int used;
+    private long copies;
+    private int copied;
     private long copy;
     /** Who is told when all is written, and of which of its requests. */
     private final UnreliableRequester[] told = new UnreliableRequester[HEADERS];
@@ -29,10 +34,11 @@ final class Batch {
         clear();
         vectors.free(posix);
         posix.free(headers);
+        posix.free(copies);
     }
 
     boolean room() {
-        return used < HEADERS && vectors.room() >= LARGEST_FRAME && vectors.bytes() < ENOUGH;
+        return used < HEADERS && copied <= COPIES - SMALL && vectors.room() >= LARGEST_FRAME && vectors.bytes() < ENOUGH;
     }
 
     /** A new header, to be filled; payload is added after it. */
@@ -42,6 +48,22 @@ final class Batch {
         return at;
     }
 
+    /**
+     * Adds memory that the application may change meanwhile. A socket that is full ends a write in the midst of a word, the
+     * rest of which would be sent when it may have changed: of a small payload each aligned word of 8 bytes is read at once.
+     */
+    void addShared(final long address, final int bytes) {
+        if (bytes == 0 || bytes > SMALL || !posix.mapped(address, bytes)) {
+            vectors.add(address, bytes);
+            return;
+        }
+        if (copies == 0) {
+            copies = posix.allocate(COPIES);
+        }
+        Memory.copyWords(address, copies + copied, bytes, address);
+        vectors.add(copies + copied, bytes);
+        copied += bytes;
+    }
 
     boolean isEmpty() {
         return vectors.bytes() == 0;
@@ -70,6 +92,7 @@ final class Batch {
     void clear() {
         vectors.clear();
         used = 0;
+        copied = 0;
         if (copy != 0) {
             posix.free(copy);
             copy = 0;

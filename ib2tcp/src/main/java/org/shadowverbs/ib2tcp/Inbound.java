@@ -4,6 +4,10 @@ package org.shadowverbs.ib2tcp;
 /**
  * The receiving end of a link: takes bytes as they come, in any pieces, makes frames of them, and puts payloads where the
  * queue pair says. A small payload goes through the staging buffer, of a large one the rest is read into place.
+ *
+ * <p>Programs that are written to look at words in memory while an RDMA WRITE is under way, at the last one above all, and
+ * expect an old value or the new one. So of a small payload, and of a large one's last bytes, each aligned word of 8 bytes is
+ * put in place at once, when all of it has come.
  */
 final class Inbound {
     static final int STAGING = 128 << 10;
@@ -11,6 +15,8 @@ final class Inbound {
     private static final int DIRECT = 4 << 10;
     /** What is read behind such a payload: the next header, and no more of its payload than is cheap to copy. */
     private static final int BEHIND = 4 << 10;
+    /** So much of such a payload, and up to 7 bytes more, goes through the staging buffer. */
+    private static final int TAIL = 64;
 
     /** Where the payload of the frame goes. */
     final Vectors target;
@@ -24,6 +30,7 @@ final class Inbound {
     private int start;
     private int end;
     private int payload;
+    private int held;
     private QueuePair owner;
     private boolean request;
 
@@ -65,25 +72,24 @@ final class Inbound {
 
     /** Whether the next bytes are best read into {@link #target}, followed by the staging buffer. */
     boolean direct() {
-        return start == end && owner != null && payload >= DIRECT;
+        return start == end && owner != null && payload >= DIRECT && target.lastLength() >= 2 * TAIL;
     }
 
     /** Adds some of the staging buffer to the target for one readv; to be followed by {@link #readDirectly}. */
     void openTarget() {
+        held = target.holdBack(TAIL);
         target.add(staging, BEHIND);
     }
 
     /** @param bytes that readv gave, 0 when none */
     void readDirectly(final long bytes) throws ProtocolException {
         target.dropLast(BEHIND);
-        final int placed = (int) Math.min(bytes, payload);
+        final int placed = (int) Math.min(bytes, payload - held);
         target.advance(placed);
+        target.giveBack(held);
         payload -= placed;
         start = 0;
         end = (int) (bytes - placed);
-        if (placed > 0 && payload == 0) {
-            finish();
-        }
         consume();
     }
 
@@ -113,7 +119,10 @@ final class Inbound {
     private void consume() throws ProtocolException {
         for (;;) {
             if (payload > 0) {
-                final int part = Math.min(payload, end - start);
+                int part = Math.min(payload, end - start);
+                if (owner != null && part < payload && payload - part < DIRECT) {
+                    part = (int) target.wholeWords(part);
+                }
                 if (part == 0) {
                     return;
                 }

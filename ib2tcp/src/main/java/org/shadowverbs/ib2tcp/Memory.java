@@ -114,6 +114,18 @@ final class Memory {
         MemorySegment.copy(ALL, from, ALL, to, bytes);
     }
 
+    /**
+     * Copies so that each aligned word of 8 bytes around {@code place}, which is {@code from} or {@code to}, is read or
+     * written at once: another processor that looks at it meanwhile, or changes it, does so before or after.
+     */
+    static void copyWords(final long from, final long to, final long bytes, final long place) {
+        final long head = Math.min(bytes, -place & 7);
+        if (head > 0) {
+            copy(from, to, head);
+        }
+        copy(from + head, to + head, bytes - head);
+    }
+
     static void zero(final long at, final long bytes) {
         ALL.asSlice(at, bytes).fill((byte) 0);
     }

@@ -84,11 +84,54 @@ final class Vectors {
         long left = length;
         while (left > 0) {
             final long part = Math.min(left, length(0));
-            Memory.copy(at, address(0), part);
+            Memory.copyWords(at, address(0), part, address(0));
             advance(part);
             at += part;
             left -= part;
         }
+    }
+
+    /** So many of the next bytes, that many at most, that they end with an aligned word of 8 bytes, or with an entry. */
+    long wholeWords(final long most) {
+        long left = most;
+        int n = 0;
+        while (left > length(n)) {
+            left -= length(n++);
+        }
+        return left == length(n) ? most : most - Math.min(left, address(n) + left & 7);
+    }
+
+    /** Of the last entry. */
+    long lastLength() {
+        return Memory.i64(base + (count - 1L) * ENTRY + 8);
+    }
+
+    /**
+     * Takes the last bytes away for a while, that many or up to 7 more, so that what is left ends with an aligned word. The
+     * last entry has more.
+     *
+     * @return how many, for {@link #giveBack}
+     */
+    int holdBack(final int least) {
+        final long at = base + (count - 1L) * ENTRY;
+        final long length = Memory.i64(at + 8);
+        final int held = least + (int) (Memory.i64(at) + length - least & 7);
+        Memory.i64(at + 8, length - held);
+        bytes -= held;
+        return held;
+    }
+
+    /** What was held back is to be filled again. */
+    void giveBack(final int held) {
+        final long at = base + (count - 1L) * ENTRY;
+        if (first == count) {
+            first--;
+            Memory.i64(at, Memory.i64(at) + Memory.i64(at + 8));
+            Memory.i64(at + 8, held);
+        } else {
+            Memory.i64(at + 8, Memory.i64(at + 8) + held);
+        }
+        bytes += held;
     }
 
     /** Removes the last bytes again: an entry of that length that was added for one call. */
