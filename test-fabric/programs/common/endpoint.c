@@ -1,6 +1,7 @@
 #include "endpoint.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -123,6 +124,47 @@ struct ibv_cq *endpoint_create_cq(struct endpoint *endpoint, int entries, struct
 	return cq;
 }
 
+struct ibv_ah *endpoint_create_ah(struct endpoint *endpoint, const union ibv_gid *gid, uint16_t lid, bool route)
+{
+	struct ibv_ah_attr attr = {
+		.dlid = lid, .port_num = endpoint->port_num, .is_global = route,
+		.grh = { .dgid = *gid, .hop_limit = 64, .sgid_index = endpoint->gid_index },
+	};
+	struct ibv_ah *ah = ibv_create_ah(endpoint->pd, &attr);
+
+	if (!ah)
+		die(errno, "ibv_create_ah");
+	return ah;
+}
+
+struct ibv_xrcd *endpoint_open_xrcd(struct endpoint *endpoint, int fd)
+{
+	struct ibv_xrcd_init_attr init = {
+		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = O_CREAT,
+	};
+	struct ibv_xrcd *xrcd = ibv_open_xrcd(endpoint->context, &init);
+
+	if (!xrcd)
+		die(errno, "ibv_open_xrcd");
+	return xrcd;
+}
+
+struct ibv_srq *endpoint_create_xrc_srq(struct endpoint *endpoint, struct ibv_xrcd *xrcd, struct ibv_cq *cq, int receives,
+					int sges)
+{
+	struct ibv_srq_init_attr_ex init = {
+		.attr = { .max_wr = receives, .max_sge = sges },
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
+			     IBV_SRQ_INIT_ATTR_CQ,
+		.srq_type = IBV_SRQT_XRC, .pd = endpoint->pd, .xrcd = xrcd, .cq = cq,
+	};
+	struct ibv_srq *srq = ibv_create_srq_ex(endpoint->context, &init);
+
+	if (!srq)
+		die(errno, "ibv_create_srq_ex of XRC, %d receives", receives);
+	return srq;
+}
+
 uint8_t endpoint_rd_atomic(const struct endpoint *endpoint)
 {
 	int depth = endpoint->device.max_qp_rd_atom;
@@ -218,4 +260,28 @@ void mr_deregister(struct ibv_mr *mr)
 
 	if (err)
 		die(err, "ibv_dereg_mr");
+}
+
+void srq_destroy(struct ibv_srq *srq)
+{
+	int err = ibv_destroy_srq(srq);
+
+	if (err)
+		die(err, "ibv_destroy_srq");
+}
+
+void ah_destroy(struct ibv_ah *ah)
+{
+	int err = ibv_destroy_ah(ah);
+
+	if (err)
+		die(err, "ibv_destroy_ah");
+}
+
+void xrcd_close(struct ibv_xrcd *xrcd)
+{
+	int err = ibv_close_xrcd(xrcd);
+
+	if (err)
+		die(err, "ibv_close_xrcd");
 }

@@ -3,6 +3,7 @@
 #define PROGRAMS_ENDPOINT_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #define GID_INDEX_AUTO -1
@@ -49,6 +50,12 @@ void endpoint_close(struct endpoint *endpoint);
 
 struct ibv_mr *endpoint_register(struct endpoint *endpoint, void *memory, size_t size, int access);
 struct ibv_cq *endpoint_create_cq(struct endpoint *endpoint, int entries, struct ibv_comp_channel *channel);
+/* To a peer, or a multicast group. `route`: with a GRH. */
+struct ibv_ah *endpoint_create_ah(struct endpoint *endpoint, const union ibv_gid *gid, uint16_t lid, bool route);
+/* A domain of XRC, of an open file or of the process alone (fd -1), and an SRQ in it. */
+struct ibv_xrcd *endpoint_open_xrcd(struct endpoint *endpoint, int fd);
+struct ibv_srq *endpoint_create_xrc_srq(struct endpoint *endpoint, struct ibv_xrcd *xrcd, struct ibv_cq *cq, int receives,
+					int sges);
 
 /* RESET to INIT. `access` is what the peer may do. Fills `address` for the peer. */
 void qp_initialize(struct endpoint *endpoint, struct ibv_qp *qp, int access, struct qp_address *address);
@@ -61,6 +68,9 @@ void qp_connect(struct endpoint *endpoint, struct ibv_qp *qp, const struct qp_ad
 void qp_destroy(struct ibv_qp *qp);
 void cq_destroy(struct ibv_cq *cq);
 void mr_deregister(struct ibv_mr *mr);
+void srq_destroy(struct ibv_srq *srq);
+void ah_destroy(struct ibv_ah *ah);
+void xrcd_close(struct ibv_xrcd *xrcd);
 
 /* The rd_atomic depth that every queue pair here is given. */
 uint8_t endpoint_rd_atomic(const struct endpoint *endpoint);

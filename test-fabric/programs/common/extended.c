@@ -19,7 +19,7 @@ static uint64_t operations(enum ibv_qp_type type)
 	       IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD | (type == IBV_QPT_RC ? of_windows : 0);
 }
 
-struct ibv_qp *extended_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+static struct ibv_qp *extended_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
 	struct ibv_qp_init_attr_ex attr = {
 		.qp_context = init->qp_context, .send_cq = init->send_cq, .recv_cq = init->recv_cq, .srq = init->srq,
@@ -33,8 +33,8 @@ struct ibv_qp *extended_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *in
 	return qp;
 }
 
-struct ibv_cq *extended_create_cq(struct ibv_context *context, int entries, void *cq_context,
-				  struct ibv_comp_channel *channel)
+static struct ibv_cq *extended_create_cq(struct ibv_context *context, int entries, void *cq_context,
+					 struct ibv_comp_channel *channel)
 {
 	struct ibv_cq_init_attr_ex attr = {
 		.cqe = entries, .cq_context = cq_context, .channel = channel,
@@ -97,7 +97,7 @@ static void build(struct ibv_qp_ex *qp, const struct ibv_send_wr *wr)
 	ibv_wr_set_inline_data_list(qp, wr->num_sge, buffers);
 }
 
-int extended_post(struct ibv_qp *qp, struct ibv_send_wr *list, struct ibv_send_wr **bad)
+static int extended_post(struct ibv_qp *qp, struct ibv_send_wr *list, struct ibv_send_wr **bad)
 {
 	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
 
@@ -127,7 +127,7 @@ static void read_completion(struct ibv_cq_ex *cq, struct ibv_wc *wc)
 		wc->invalidated_rkey = ibv_wc_read_invalidated_rkey(cq);
 }
 
-int extended_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
+static int extended_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 {
 	struct ibv_cq_ex *ex = (struct ibv_cq_ex *)cq;
 	struct ibv_poll_cq_attr attr = { 0 };
@@ -140,4 +140,22 @@ int extended_poll(struct ibv_cq *cq, int count, struct ibv_wc *wc)
 	} while (got < count && !(err = ibv_next_poll(ex)));
 	ibv_end_poll(ex);
 	return err && err != ENOENT ? -err : got;
+}
+
+static struct ibv_cq *classic_create_cq(struct ibv_context *context, int entries, void *cq_context,
+					struct ibv_comp_channel *channel)
+{
+	return ibv_create_cq(context, entries, cq_context, channel, 0);
+}
+
+const struct verbs_way *verbs_way(bool extended)
+{
+	static const struct verbs_way classic_way = {
+		.create_qp = ibv_create_qp, .create_cq = classic_create_cq, .post = ibv_post_send, .poll = ibv_poll_cq,
+	}, extended_way = {
+		.create_qp = extended_create_qp, .create_cq = extended_create_cq, .post = extended_post,
+		.poll = extended_poll,
+	};
+
+	return extended ? &extended_way : &classic_way;
 }

@@ -115,14 +115,6 @@ static struct ibv_ah *create_ah(struct station *s, const union ibv_gid *gid, uin
 	return ah;
 }
 
-static void destroy_ah(struct ibv_ah *ah)
-{
-	int err = ibv_destroy_ah(ah);
-
-	if (err)
-		die(err, "ibv_destroy_ah");
-}
-
 static void send_to(struct station *s, struct ibv_ah *ah, uint32_t qp_num, uint64_t seed)
 {
 	unsigned char *message = slot(s, SLOTS);
@@ -201,13 +193,13 @@ static void run_asker(struct station *s)
 	pair_sync(s->pair, "the group's end");
 	if (all)
 		send_to(s, all, 0xffffff, 8);
-	destroy_ah(ah);
+	ah_destroy(ah);
 	ah = create_ah(s, &s->peer.gid, s->peer.lid);
 	send_to(s, ah, s->peer.qp_num, 9);
 	pair_sync(s->pair, "the peer's check");
-	destroy_ah(ah);
+	ah_destroy(ah);
 	if (all)
-		destroy_ah(all);
+		ah_destroy(all);
 }
 
 static void change_membership(struct station *s, int (*change)(struct ibv_qp *, const union ibv_gid *, uint16_t),
@@ -241,8 +233,8 @@ static void run_answerer(struct station *s)
 	pair_sync(s->pair, "the group's end");
 	expect_datagram(s, 0, 9, &wc);
 	pair_sync(s->pair, "the peer's check");
-	destroy_ah(before);
-	destroy_ah(fresh);
+	ah_destroy(before);
+	ah_destroy(fresh);
 }
 
 void program_run(struct pair *pair)
@@ -261,8 +253,8 @@ void program_run(struct pair *pair)
 	expect_no_completion(s.cq, "after all");
 	expect_no_completion(s.send_cq, "after all");
 	qp_destroy(s.qp);
-	if (s.srq && ibv_destroy_srq(s.srq))
-		die(errno, "ibv_destroy_srq");
+	if (s.srq)
+		srq_destroy(s.srq);
 	cq_destroy(s.cq);
 	cq_destroy(s.send_cq);
 	area_destroy(&s.area);

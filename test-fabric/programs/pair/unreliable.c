@@ -164,8 +164,6 @@ static void connect_ud(struct stream *stream)
 {
 	struct endpoint *endpoint = &stream->pair->endpoint;
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
-	struct ibv_ah_attr to = { .dlid = stream->peer.lid, .port_num = endpoint->port_num,
-				  .is_global = endpoint->with_gid };
 	int err = ibv_modify_qp(stream->qp, &attr, IBV_QP_STATE);
 
 	attr.qp_state = IBV_QPS_RTS;
@@ -174,14 +172,7 @@ static void connect_ud(struct stream *stream)
 		err = ibv_modify_qp(stream->qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	if (err)
 		die(err, "ibv_modify_qp");
-	if (to.is_global) {
-		to.grh.dgid = stream->peer.gid;
-		to.grh.sgid_index = endpoint->gid_index;
-		to.grh.hop_limit = 64;
-	}
-	stream->ah = ibv_create_ah(endpoint->pd, &to);
-	if (!stream->ah)
-		die(errno, "ibv_create_ah");
+	stream->ah = endpoint_create_ah(endpoint, &stream->peer.gid, stream->peer.lid, endpoint->with_gid);
 }
 
 static void stream_open(struct stream *stream)
@@ -220,8 +211,8 @@ static void stream_open(struct stream *stream)
 
 static void stream_close(struct stream *stream)
 {
-	if (stream->ah && (errno = ibv_destroy_ah(stream->ah)))
-		die(errno, "ibv_destroy_ah");
+	if (stream->ah)
+		ah_destroy(stream->ah);
 	qp_destroy(stream->qp);
 	cq_destroy(stream->send_cq);
 	cq_destroy(stream->receive_cq);

@@ -83,19 +83,10 @@ static bool shared(const struct pair *pair)
 
 static struct ibv_srq *create_srq(struct pair *pair, struct ibv_xrcd *xrcd, struct ibv_cq *cq, uint32_t *number)
 {
-	struct ibv_srq_init_attr_ex init = {
-		.attr = { .max_wr = 4, .max_sge = 1 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-			     IBV_SRQ_INIT_ATTR_CQ,
-		.srq_type = IBV_SRQT_XRC,
-		.pd = pair->endpoint.pd,
-		.xrcd = xrcd,
-		.cq = cq,
-	};
-	struct ibv_srq *srq = ibv_create_srq_ex(pair->endpoint.context, &init);
+	struct ibv_srq *srq = endpoint_create_xrc_srq(&pair->endpoint, xrcd, cq, 4, 1);
 
-	if (!srq || ibv_get_srq_num(srq, number))
-		die(errno, "ibv_create_srq_ex of XRC");
+	if (ibv_get_srq_num(srq, number))
+		die(errno, "ibv_get_srq_num");
 	return srq;
 }
 
@@ -122,24 +113,6 @@ static void expect_message(struct ibv_cq *cq, uint64_t wr_id, uint32_t qp_num, c
 		die(0, "message %lu is damaged", wr_id);
 }
 
-static struct ibv_xrcd *open_domain(struct pair *pair, int fd)
-{
-	struct ibv_xrcd_init_attr init = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = fd, .oflags = O_CREAT,
-	};
-	struct ibv_xrcd *xrcd = ibv_open_xrcd(pair->endpoint.context, &init);
-
-	if (!xrcd)
-		die(errno, "ibv_open_xrcd");
-	return xrcd;
-}
-
-static void close_domain(struct ibv_xrcd *xrcd)
-{
-	if (ibv_close_xrcd(xrcd))
-		die(errno, "ibv_close_xrcd");
-}
-
 /* That of a file which both processes know. */
 static struct ibv_xrcd *open_shared_domain(struct pair *pair)
 {
@@ -151,7 +124,7 @@ static struct ibv_xrcd *open_shared_domain(struct pair *pair)
 	fd = open(path, O_RDWR | O_CREAT, 0600);
 	if (fd < 0)
 		die(errno, "%s", path);
-	xrcd = open_domain(pair, fd);
+	xrcd = endpoint_open_xrcd(&pair->endpoint, fd);
 	close(fd);
 	return xrcd;
 }
@@ -175,10 +148,9 @@ static void side_open(struct pair *pair, struct side *side, struct area *area)
 static void side_close(struct side *side)
 {
 	expect_no_completion(side->cq, "of what nobody has sent");
-	if (ibv_destroy_srq(side->srq))
-		die(errno, "ibv_destroy_srq");
+	srq_destroy(side->srq);
 	cq_destroy(side->cq);
-	close_domain(side->xrcd);
+	xrcd_close(side->xrcd);
 }
 
 /* By way of the receiver's queue pair to the sender's own queue. */
@@ -347,13 +319,13 @@ static void receive(struct pair *pair, struct area *area)
 	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
 	struct ibv_qp *handles[HANDLES];
 	FILE *file = opened(pair) ? tmpfile() : NULL;
-	struct ibv_xrcd *xrcd = shared(pair) ? open_shared_domain(pair) : open_domain(pair, file ? fileno(file) : -1);
+	struct ibv_xrcd *xrcd = shared(pair) ? open_shared_domain(pair) : endpoint_open_xrcd(&pair->endpoint, file ? fileno(file) : -1);
 	struct card mine = { .memory = (uintptr_t)area->memory, .rkey = area->mr->rkey }, theirs;
 	struct ibv_srq *srqs[QUEUES];
 	struct ibv_cq *cqs[QUEUES];
 	uint32_t number;
 
-	init.xrcd = file ? open_domain(pair, fileno(file)) : xrcd;
+	init.xrcd = file ? endpoint_open_xrcd(&pair->endpoint, fileno(file)) : xrcd;
 	for (int i = 0; i < QUEUES; i++) {
 		cqs[i] = endpoint_create_cq(&pair->endpoint, 16, NULL);
 		srqs[i] = create_srq(pair, xrcd, cqs[i], &mine.srqs[i]);
@@ -377,7 +349,7 @@ static void receive(struct pair *pair, struct area *area)
 		for (int i = 0; i < HANDLES; i++)
 			open_again(pair, &handles[i], xrcd, mine.qp.qp_num);
 		qp_destroy(qp);
-		close_domain(init.xrcd);
+		xrcd_close(init.xrcd);
 	}
 	pair_ready(pair);
 	for (int i = 0; file && i < HANDLES; i++)
@@ -408,11 +380,10 @@ static void receive(struct pair *pair, struct area *area)
 		qp_destroy(qp);
 	for (int i = 0; i < QUEUES; i++) {
 		expect_no_completion(cqs[i], "after all");
-		if (ibv_destroy_srq(srqs[i]))
-			die(errno, "ibv_destroy_srq");
+		srq_destroy(srqs[i]);
 		cq_destroy(cqs[i]);
 	}
-	close_domain(xrcd);
+	xrcd_close(xrcd);
 	if (file)
 		fclose(file);
 }

@@ -162,7 +162,7 @@ void queue_create(struct connection *connection, struct queue *queue, uint32_t g
 	};
 
 	memset(queue, 0, sizeof(*queue));
-	queue->qp = (job->settings.extended ? extended_create_qp : ibv_create_qp)(job->endpoint.pd, &init);
+	queue->qp = job->way->create_qp(job->endpoint.pd, &init);
 	if (!queue->qp)
 		die(errno, "ibv_create_qp for rank %d", connection->peer);
 	if (init.cap.max_inline_data < job->max_inline)

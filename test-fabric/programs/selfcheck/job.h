@@ -186,6 +186,7 @@ struct job {
 	struct rank_dir dir;
 	int rank;
 	struct endpoint endpoint;
+	const struct verbs_way *way;			/* --extended or not */
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *send_cq, *receive_cq;
 	struct ibv_srq *srq;				/* --srq, --xrc: takes the messages of all connections */

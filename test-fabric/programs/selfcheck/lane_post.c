@@ -507,7 +507,7 @@ static int chain_post(struct chain *chain, struct lane *lane)
 
 	if (!chain->used)
 		return 0;
-	err = (job->settings.extended ? extended_post : ibv_post_send)(lane->connection->queue.qp, chain->wr, &bad);
+	err = job->way->post(lane->connection->queue.qp, chain->wr, &bad);
 	if (err)
 		die(err, "ibv_post_send to rank %d, lane %d: request %ld of %d refused", lane->connection->peer,
 		    lane->number, bad ? (long)(bad - chain->wr) : -1L, chain->used);

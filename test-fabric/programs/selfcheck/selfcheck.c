@@ -3,7 +3,6 @@
  * each of them: nothing lost, nothing done twice, no byte wrong. See README.md.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>
@@ -157,17 +156,16 @@ static bool send_completed(struct job *job, const struct ibv_wc *wc)
 /* Returns the number of completions, or -1 if a queue pair is of no more use. */
 static int poll_all(struct job *job)
 {
-	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *) = job->settings.extended ? extended_poll : ibv_poll_cq;
 	struct ibv_wc wc[POLL_BATCH];
 	int receives, sends;
 
-	receives = poll_cq(job->receive_cq, POLL_BATCH, wc);
+	receives = job->way->poll(job->receive_cq, POLL_BATCH, wc);
 	if (receives < 0)
 		die(0, "ibv_poll_cq of the receive queue fails");
 	for (int i = 0; i < receives; i++)
 		if (!receive_completed(job, &wc[i]))
 			return -1;
-	sends = poll_cq(job->send_cq, POLL_BATCH, wc);
+	sends = job->way->poll(job->send_cq, POLL_BATCH, wc);
 	if (sends < 0)
 		die(0, "ibv_poll_cq of the send queue fails");
 	for (int i = 0; i < sends; i++)
@@ -366,9 +364,7 @@ static bool run(struct job *job)
 
 static struct ibv_cq *create_cq(struct job *job, int entries, void *context)
 {
-	struct ibv_cq *cq = job->settings.extended ?
-			    extended_create_cq(job->endpoint.context, entries, context, job->channel) :
-			    ibv_create_cq(job->endpoint.context, entries, context, job->channel, 0);
+	struct ibv_cq *cq = job->way->create_cq(job->endpoint.context, entries, context, job->channel);
 
 	if (!cq)
 		die(errno, "a completion queue of %d entries", entries);
@@ -382,27 +378,6 @@ static void create_srq(struct job *job, int receives)
 	job->srq = ibv_create_srq(job->endpoint.pd, &attr);
 	if (!job->srq)
 		die(errno, "ibv_create_srq of %d receives", receives);
-}
-
-/* The rank's own domain of XRC, and the shared receive queue that peers name in their requests. */
-static void open_domain(struct job *job, int receives)
-{
-	struct ibv_xrcd_init_attr domain = {
-		.comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, .fd = -1, .oflags = O_CREAT,
-	};
-	struct ibv_srq_init_attr_ex attr = {
-		.attr = { .max_wr = receives, .max_sge = 2 },
-		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD |
-			     IBV_SRQ_INIT_ATTR_CQ,
-		.srq_type = IBV_SRQT_XRC, .pd = job->endpoint.pd, .cq = job->receive_cq,
-	};
-
-	attr.xrcd = job->xrcd = ibv_open_xrcd(job->endpoint.context, &domain);
-	if (!job->xrcd)
-		die(errno, "ibv_open_xrcd");
-	job->srq = ibv_create_srq_ex(job->endpoint.context, &attr);
-	if (!job->srq)
-		die(errno, "ibv_create_srq_ex of XRC, %d receives", receives);
 }
 
 static void create_queues(struct job *job)
@@ -420,10 +395,12 @@ static void create_queues(struct job *job)
 	}
 	job->send_cq = create_cq(job, sends, job);
 	job->receive_cq = create_cq(job, receives, NULL);
-	if (settings->xrc)
-		open_domain(job, receives);
-	else if (settings->srq)
+	if (settings->xrc) {
+		job->xrcd = endpoint_open_xrcd(&job->endpoint, -1);
+		job->srq = endpoint_create_xrc_srq(&job->endpoint, job->xrcd, job->receive_cq, receives, 2);
+	} else if (settings->srq) {
 		create_srq(job, receives);
+	}
 }
 
 static void set_up(struct job *job)
@@ -435,6 +412,7 @@ static void set_up(struct job *job)
 	rng_init(&job->rng, job, 0);
 	job->max_inline = INLINE_WANTED;
 	endpoint_open(&job->endpoint, settings->device, settings->port, settings->gid_index);
+	job->way = verbs_way(settings->extended);
 	create_queues(job);
 	unreliable_create(job);
 	job->shared_cells = aligned_alloc(64, SHARED_CELLS * 8);
@@ -487,10 +465,10 @@ static void tear_down(struct job *job)
 	rank_dir_remove(&job->dir, "mapped");
 	mr_deregister(job->shared_mr);
 	free(job->shared_cells);
-	if (job->srq && (errno = ibv_destroy_srq(job->srq)))
-		die(errno, "ibv_destroy_srq");
-	if (job->xrcd && (errno = ibv_close_xrcd(job->xrcd)))
-		die(errno, "ibv_close_xrcd");
+	if (job->srq)
+		srq_destroy(job->srq);
+	if (job->xrcd)
+		xrcd_close(job->xrcd);
 	cq_destroy(job->send_cq);
 	cq_destroy(job->receive_cq);
 	if (job->channel && ibv_destroy_comp_channel(job->channel))

@@ -115,7 +115,7 @@ static void stream_create(struct job *job, int which)
 		die(errno, "mmap of %zu bytes", size);
 	memset(stream->memory, POISON, size);
 	stream->mr = endpoint_register(&job->endpoint, stream->memory, size, ACCESS_NOTHING_REMOTE);
-	stream->qp = (job->settings.extended ? extended_create_qp : ibv_create_qp)(job->endpoint.pd, &init);
+	stream->qp = job->way->create_qp(job->endpoint.pd, &init);
 	if (!stream->qp)
 		die(errno, "a queue pair of %s", which < STREAM_UC ? "UD" : "UC");
 	qp_initialize(&job->endpoint, stream->qp, ACCESS_NOTHING_REMOTE, &stream->own);
@@ -125,41 +125,21 @@ static void stream_create(struct job *job, int which)
 
 static struct ibv_cq *create_cq(struct job *job, int entries)
 {
-	return job->settings.extended ? extended_create_cq(job->endpoint.context, entries, NULL, NULL)
-				      : endpoint_create_cq(&job->endpoint, entries, NULL);
+	struct ibv_cq *cq = job->way->create_cq(job->endpoint.context, entries, NULL, NULL);
+
+	if (!cq)
+		die(errno, "a completion queue of %d entries", entries);
+	return cq;
 }
 
-static struct ibv_ah *create_handle(struct job *job, const union ibv_gid *gid, uint16_t lid, bool route)
-{
-	struct ibv_ah_attr attr = {
-		.dlid = lid, .port_num = job->endpoint.port_num, .is_global = route,
-		.grh = { .dgid = *gid, .hop_limit = 64, .sgid_index = job->endpoint.gid_index },
-	};
-	struct ibv_ah *handle = ibv_create_ah(job->endpoint.pd, &attr);
-
-	if (!handle)
-		die(errno, "ibv_create_ah");
-	return handle;
-}
-
-static void join(struct job *job)
+static void set_joined(struct job *job, bool joined)
 {
 	struct unreliable *u = job->unreliable;
-	int err = ibv_attach_mcast(u->streams[STREAM_GROUP].qp, &u->group, u->group_lid);
+	int err = (joined ? ibv_attach_mcast : ibv_detach_mcast)(u->streams[STREAM_GROUP].qp, &u->group, u->group_lid);
 
 	if (err)
-		die(err, "ibv_attach_mcast");
-	u->joined = true;
-}
-
-static void leave(struct job *job)
-{
-	struct unreliable *u = job->unreliable;
-	int err = ibv_detach_mcast(u->streams[STREAM_GROUP].qp, &u->group, u->group_lid);
-
-	if (err)
-		die(err, "ibv_detach_mcast");
-	u->joined = false;
+		die(err, joined ? "ibv_attach_mcast" : "ibv_detach_mcast");
+	u->joined = joined;
 }
 
 /* Of this job alone: `number` is that of a queue pair of rank 0. */
@@ -169,8 +149,8 @@ static void set_group(struct job *job, uint32_t number)
 
 	u->group = (union ibv_gid){ .raw = { 0xff, 0x0e, [12] = number >> 24, number >> 16, number >> 8, number } };
 	u->group_lid = GROUP_LID | (number & 0xfff);
-	u->group_handle = create_handle(job, &u->group, u->group_lid, true);
-	join(job);
+	u->group_handle = endpoint_create_ah(&job->endpoint, &u->group, u->group_lid, true);
+	set_joined(job, true);
 }
 
 void unreliable_create(struct job *job)
@@ -185,8 +165,6 @@ void unreliable_create(struct job *job)
 		die(ENOMEM, "messages that may be lost");
 	u->send_cq = create_cq(job, (STREAM_UC + ranks) * SENDS);
 	u->receive_cq = create_cq(job, (STREAM_UC + ranks) * RECEIVES);
-	if (!u->send_cq || !u->receive_cq)
-		die(errno, "a completion queue");
 	for (int kind = STREAM_DATAGRAM; kind <= STREAM_GROUP; kind++) {
 		if (!asked_for(job, kind))
 			continue;
@@ -224,7 +202,7 @@ void unreliable_connect(struct job *job, int peer, const struct unreliable_card 
 		qp_connect(&job->endpoint, stream->qp, &stream->own, &card->uc, &qp_patient);
 	}
 	if (asked_for(job, STREAM_DATAGRAM)) {
-		u->handles[peer] = create_handle(job, &to->gid, to->lid, job->endpoint.with_gid);
+		u->handles[peer] = endpoint_create_ah(&job->endpoint, &to->gid, to->lid, job->endpoint.with_gid);
 		u->remote_qps[peer] = to->qp_num;
 	}
 	if (asked_for(job, STREAM_GROUP) && peer == 0)
@@ -240,14 +218,6 @@ static void stream_destroy(struct stream *stream)
 	munmap(stream->memory, (SENDS + RECEIVES) * STRIDE);
 }
 
-static void destroy_handle(struct ibv_ah *handle)
-{
-	int err = handle ? ibv_destroy_ah(handle) : 0;
-
-	if (err)
-		die(err, "ibv_destroy_ah");
-}
-
 void unreliable_destroy(struct job *job)
 {
 	struct unreliable *u = job->unreliable;
@@ -255,12 +225,14 @@ void unreliable_destroy(struct job *job)
 	if (!u)
 		return;
 	if (u->joined)
-		leave(job);
+		set_joined(job, false);
 	for (int which = 0; which < STREAM_UC + MAX_RANKS; which++)
 		stream_destroy(&u->streams[which]);
 	for (int peer = 0; peer < MAX_RANKS; peer++)
-		destroy_handle(u->handles[peer]);
-	destroy_handle(u->group_handle);
+		if (u->handles[peer])
+			ah_destroy(u->handles[peer]);
+	if (u->group_handle)
+		ah_destroy(u->group_handle);
 	cq_destroy(u->send_cq);
 	cq_destroy(u->receive_cq);
 	free(u);
@@ -271,8 +243,8 @@ void unreliable_churn(struct job *job)
 {
 	if (!job->unreliable || !job->unreliable->joined)
 		return;
-	leave(job);
-	join(job);
+	set_joined(job, false);
+	set_joined(job, true);
 }
 
 /* False if the number has arrived before, or is older than anybody remembers. */
@@ -375,21 +347,17 @@ static void send_completed(struct job *job, const struct ibv_wc *wc)
 	stream->retired = index + 1;
 }
 
-static int poll_both(struct job *job)
+static int poll_all(struct job *job, struct ibv_cq *cq, void (*completed)(struct job *, const struct ibv_wc *))
 {
-	int (*poll_cq)(struct ibv_cq *, int, struct ibv_wc *) = job->settings.extended ? extended_poll : ibv_poll_cq;
-	struct unreliable *u = job->unreliable;
-	int moved = 0;
+	int moved = 0, got;
 	struct ibv_wc wc;
 
-	while (poll_cq(u->receive_cq, 1, &wc) > 0) {
-		receive_completed(job, &wc);
+	while ((got = job->way->poll(cq, 1, &wc)) > 0) {
+		completed(job, &wc);
 		moved++;
 	}
-	while (poll_cq(u->send_cq, 1, &wc) > 0) {
-		send_completed(job, &wc);
-		moved++;
-	}
+	if (got < 0)
+		die(0, "ibv_poll_cq for messages that may be lost fails");
 	return moved;
 }
 
@@ -425,7 +393,7 @@ static int send_one(struct job *job, int which, int to, bool ending)
 	stream->posted++;
 	if (stream->posted % SIGNALED_EVERY == 0)
 		wr.send_flags = IBV_SEND_SIGNALED;
-	err = (job->settings.extended ? extended_post : ibv_post_send)(stream->qp, &wr, &bad);
+	err = job->way->post(stream->qp, &wr, &bad);
 	if (err)
 		die(err, "ibv_post_send of a message that may be lost");
 	u->sent += to == TO_ALL ? job->settings.ranks - 1 : 1;
@@ -477,7 +445,7 @@ int unreliable_step(struct job *job, bool ending)
 
 	if (!u)
 		return 0;
-	moved = poll_both(job);
+	moved = poll_all(job, u->receive_cq, receive_completed) + poll_all(job, u->send_cq, send_completed);
 	tell(job);
 	if (job->now_ns >= u->next_ns) {
 		u->next_ns = job->now_ns + PACE_NS;

@@ -41,7 +41,7 @@ static struct ibv_qp *make_qp(const uint64_t *a, unsigned end)
 			 .max_recv_sge = a[1] == TYPE_UD ? 2 : 1, .max_inline_data = INLINE },
 	};
 
-	return a[6] ? extended_create_qp(PD(a[2]), &init) : ibv_create_qp(PD(a[2]), &init);
+	return verbs_way(a[6])->create_qp(PD(a[2]), &init);
 }
 
 static void make_pair(const uint64_t *a)
@@ -100,8 +100,7 @@ static void inherit(unsigned handle, unsigned k)
 
 static void make_cq(const uint64_t *a)
 {
-	made(CQ(a[0]) = a[2] ? extended_create_cq(endpoint.context, a[1], NULL, NULL)
-			   : ibv_create_cq(endpoint.context, a[1], NULL, NULL, 0));
+	made(CQ(a[0]) = verbs_way(a[2])->create_cq(endpoint.context, a[1], NULL, NULL));
 }
 
 static void make_srq(const uint64_t *a)

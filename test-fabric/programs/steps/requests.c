@@ -29,7 +29,7 @@ static void post(uint64_t k, struct ibv_send_wr *wr, uint64_t m, uint64_t at, ui
 			die(errno, "ibv_get_srq_num");
 		wr->qp_type.xrc.remote_srqn = number;
 	}
-	result(way ? extended_post(QP(k), wr, &bad) : ibv_post_send(QP(k), wr, &bad));
+	result(verbs_way(way)->post(QP(k), wr, &bad));
 }
 
 static void post_rdma(const uint64_t *a, enum ibv_wr_opcode opcode, uint64_t immediate, uint64_t way, uint64_t to)
@@ -119,7 +119,7 @@ static void poll_completions(uint64_t c, uint64_t count, uint64_t way)
 		die(0, "%s:%llu: too many completions", file, (unsigned long long)line_number);
 	work_clock_start(&clock);
 	while (got < count) {
-		int n = way ? extended_poll(CQ(c), count - got, wcs + got) : ibv_poll_cq(CQ(c), count - got, wcs + got);
+		int n = verbs_way(way)->poll(CQ(c), count - got, wcs + got);
 
 		if (n < 0)
 			die(0, "%s:%llu: a poll returned %d", file, (unsigned long long)line_number, n);
