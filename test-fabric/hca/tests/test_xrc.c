@@ -22,6 +22,17 @@ static struct ibv_xrcd *open_domain(int fd, int oflags)
 	return open_domain_in(b.ctx, fd, oflags);
 }
 
+/* For a domain; it is gone when it is closed. */
+static int open_file(void)
+{
+	char path[] = "/tmp/sv-hca-xrcd-XXXXXX";
+	int fd = mkstemp(path);
+
+	CHECK(fd >= 0);
+	CHECK_EQ(unlink(path), 0);
+	return fd;
+}
+
 static struct ibv_srq *create_srq_of(struct endpoint *owner, struct ibv_xrcd *domain, struct ibv_cq *cq, uint32_t *number)
 {
 	struct ibv_srq_init_attr_ex init = {
@@ -89,23 +100,34 @@ static struct ibv_qp *connect_to(struct ibv_qp *qp)
 	return send;
 }
 
-static int request(struct ibv_qp *send, uint32_t srqn, enum ibv_wr_opcode opcode, uint64_t wr_id, uint32_t length)
+static int request_at(struct endpoint *target, struct ibv_qp *send, uint32_t srqn, enum ibv_wr_opcode opcode, uint64_t wr_id,
+		      uint32_t length)
 {
 	struct ibv_sge sge = sge_of(&a, 0, length);
 	struct ibv_send_wr wr = {
 		.wr_id = wr_id, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED,
-		.wr.rdma = { .remote_addr = (uintptr_t)b.buf, .rkey = b.mr->rkey }, .qp_type.xrc.remote_srqn = srqn,
+		.wr.rdma = { .remote_addr = (uintptr_t)target->buf, .rkey = target->mr->rkey }, .qp_type.xrc.remote_srqn = srqn,
 	}, *bad;
 
 	return ibv_post_send(send, &wr, &bad);
 }
 
-static int post_to(struct ibv_srq *srq, uint64_t wr_id)
+static int request(struct ibv_qp *send, uint32_t srqn, enum ibv_wr_opcode opcode, uint64_t wr_id, uint32_t length)
 {
-	struct ibv_sge sge = sge_of(&b, 4096, 64);
+	return request_at(&b, send, srqn, opcode, wr_id, length);
+}
+
+static int post_to_of(struct endpoint *owner, struct ibv_srq *srq, uint64_t wr_id)
+{
+	struct ibv_sge sge = sge_of(owner, 4096, 64);
 	struct ibv_recv_wr wr = { .wr_id = wr_id, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
+static int post_to(struct ibv_srq *srq, uint64_t wr_id)
+{
+	return post_to_of(&b, srq, wr_id);
 }
 
 static void open_both(void)
@@ -211,14 +233,12 @@ static void another_domain(void)
 
 static void domains_of_files(void)
 {
-	char path[] = "/tmp/sv-hca-xrcd-XXXXXX";
 	struct ibv_xrcd *first, *second;
 	struct ibv_qp *recv, *send;
 	struct ibv_srq *srq;
 	uint32_t number;
-	int fd = mkstemp(path);
+	int fd = open_file();
 
-	CHECK(fd >= 0);
 	open_both();
 	CHECK(!open_domain(-1, 0));
 	CHECK_EQ(errno, EINVAL);
@@ -242,26 +262,20 @@ static void domains_of_files(void)
 	CHECK_EQ(ibv_close_xrcd(first), 0);
 	CHECK_EQ(ibv_close_xrcd(second), 0);
 	close_both();
-	CHECK_EQ(unlink(path), 0);
 	close(fd);
 }
 
 /* A message to the QP of one context is for the SRQ of another that has opened the domain by the same file, or has not. */
 static void another_context(void)
 {
-	char path[] = "/tmp/sv-hca-xrcd-XXXXXX";
 	struct ibv_xrcd *theirs, *unnamed, *of_file;
 	struct ibv_qp *recv, *send, *same_place;
 	struct ibv_srq *srq, *unreachable;
 	struct endpoint c;
-	struct ibv_send_wr wr = { .wr_id = 6, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED, .num_sge = 1 }, *bad;
-	struct ibv_sge sge;
 	uint32_t number, no_number;
-	struct ibv_recv_wr receive = { .wr_id = 1, .num_sge = 1 }, *bad_receive;
 	struct ibv_wc wc;
-	int fd = mkstemp(path);
+	int fd = open_file();
 
-	CHECK(fd >= 0);
 	open_both();
 	endpoint_open(&c, NULL);
 	of_file = open_domain(fd, O_CREAT);
@@ -277,9 +291,7 @@ static void another_context(void)
 	memset(a.buf, 'y', 16);
 	CHECK_EQ(request(send, number, IBV_WR_SEND, 3, 16), 0);
 	poll_none(a.send_cq, 5);
-	sge = sge_of(&c, 4096, 64);
-	receive.sg_list = &sge;
-	CHECK_EQ(ibv_post_srq_recv(srq, &receive, &bad_receive), 0);
+	CHECK_EQ(post_to_of(&c, srq, 1), 0);
 	expect(a.send_cq, 3, IBV_WC_SUCCESS);
 	CHECK_EQ(ibv_destroy_qp(same_place), 0);
 	wc = expect(c.recv_cq, 1, IBV_WC_SUCCESS);
@@ -288,12 +300,7 @@ static void another_context(void)
 	CHECK_EQ(wc.byte_len, 16);
 	CHECK_EQ(c.buf[4096 + 15], 'y');
 	poll_none(b.recv_cq, 1);
-	sge = sge_of(&a, 0, 16);
-	wr.sg_list = &sge;
-	wr.wr.rdma.remote_addr = (uintptr_t)c.buf;
-	wr.wr.rdma.rkey = c.mr->rkey;
-	wr.qp_type.xrc.remote_srqn = number;
-	CHECK_EQ(ibv_post_send(send, &wr, &bad), 0);
+	CHECK_EQ(request_at(&c, send, number, IBV_WR_RDMA_WRITE, 6, 16), 0);
 	expect(a.send_cq, 6, IBV_WC_SUCCESS);
 	CHECK_EQ(c.buf[15], 'y');
 	CHECK_EQ(request(send, no_number, IBV_WR_SEND, 7, 4), 0);
@@ -307,7 +314,6 @@ static void another_context(void)
 	CHECK_EQ(ibv_close_xrcd(of_file), 0);
 	endpoint_close(&c);
 	close_both();
-	CHECK_EQ(unlink(path), 0);
 	close(fd);
 }
 
@@ -355,14 +361,12 @@ static void opened_again(void)
 /* Each handle gets the events of the QP; a domain's handle is free when those of QPs that came through it are gone. */
 static void events_of_handles(void)
 {
-	char path[] = "/tmp/sv-hca-xrcd-XXXXXX";
 	struct ibv_qp_open_attr attr = opening;
 	struct ibv_async_event event;
 	struct ibv_xrcd *first, *second;
 	struct ibv_qp *recv, *handles[2], *send;
-	int fd = mkstemp(path), seen = 0;
+	int fd = open_file(), seen = 0;
 
-	CHECK(fd >= 0);
 	open_both();
 	first = open_domain(fd, O_CREAT);
 	second = open_domain(fd, O_CREAT);
@@ -393,7 +397,6 @@ static void events_of_handles(void)
 	CHECK_EQ(ibv_destroy_qp(send), 0);
 	CHECK_EQ(ibv_close_xrcd(second), 0);
 	close_both();
-	CHECK_EQ(unlink(path), 0);
 	close(fd);
 }
 
