@@ -92,9 +92,9 @@ struct sv_extras {
 	uint16_t cvlan;
 };
 
-/* A completion that the application has not seen yet and that is no longer in the real queue. */
 #define SV_NO_QP UINT32_MAX
 
+/* A completion that the application has not seen yet and that is no longer in the real queue. */
 struct sv_completion {
 	struct ibv_wc wc;		/* as the application will see it */
 	struct sv_extras extras;

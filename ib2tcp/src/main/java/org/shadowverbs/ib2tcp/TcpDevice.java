@@ -204,11 +204,11 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
         }
         flush();
         if (how != Turns.POST) {
-            worked |= look();
             // To enter and leave a turn costs as much as several looks.
-            for (int i = 1; !worked && i < LOOKS && Memory.volatileGet(bell + Host.BELL_RUNG) == 0; i++) {
-                worked = look();
-            }
+            int left = LOOKS;
+            do {
+                worked |= look();
+            } while (!worked && --left > 0 && Memory.volatileGet(bell + Host.BELL_RUNG) == 0);
             if (!worked && how == Turns.REST && dirty.isEmpty() && tasks.isEmpty()) {
                 rest();
                 lookEverywhere();

@@ -162,7 +162,7 @@ class ProtocolTest {
         /** The status of A's request, once all is quiet. */
         int status() throws ProtocolException {
             network.settle();
-    return word(a.poll(), Layouts.WC_STATUS);
+            return word(a.poll(), Layouts.WC_STATUS);
         }
     }
 

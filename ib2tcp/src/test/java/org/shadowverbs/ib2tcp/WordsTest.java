@@ -82,16 +82,16 @@ class WordsTest {
             @ForAll @IntRange(max = 63) final int to, @ForAll @IntRange(min = 1, max = SMALL_READ) final int length)
             throws ProtocolException {
         network.random.setSeed(seed);
+        // The same place in a word on both sides, so that a word here is a word there.
+        final int at = to + (from & 7) - (to & 7) + 8;
         int version = 0;
         fill(remote, ROOM, version);
         for (int round = 0; round < 10; round++) {
-            // The same place in a word on both sides, so that a word here is a word there.
-            post(Frame.READ, to + (from & 7) - (to & 7) + 8, from, length);
+            post(Frame.READ, at, from, length);
             while (network.step()) {
                 version = version + 1 & 0x7f;
                 fill(remote, ROOM, version);
             }
-            final int at = to + (from & 7) - (to & 7) + 8;
             assertWhole(own, at, at + length);
         }
     }

@@ -16,7 +16,7 @@ import java.util.function.BooleanSupplier;
 
 /**
  * {@code shadowverbs bench --ib2tcp [--json]}: verbs over TCP beside plain sockets and UCX over TCP, on the loopback. All do
- * the same work in turns, the two ends of each pinned to a processor of their own, for some seconds: the first half of a second
+ * the same work in turns, the two ends of each pinned to a processor of their own, for some seconds: the first second
  * of a rank goes in part to compilers, on the same processor.
  */
 final class TcpBench {
