@@ -150,8 +150,8 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
                 }
                 waiters.wake();
                 flush();
-                // Not before it has seen what it may have been called for.
-                if (lookedAround && dirty.isEmpty() && unsettled == 0 && tasks.isEmpty() && turns.standBy(now())) {
+                // Not before it has seen what it may have been called for: its end, for one.
+                if (lookedAround && !stopped && dirty.isEmpty() && unsettled == 0 && tasks.isEmpty() && turns.standBy(now())) {
                     lookedAround = false;
                     busyUntil = now() + spinNanos;
                     continue;
