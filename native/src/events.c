@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "events.h"
 #include "arena.h"
-#include "thread.h"
+#include "handlers.h"
 #include "thread.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -119,31 +118,15 @@ void sv_events_leave(struct sv_thread *self, int cancel)
 	pthread_setcancelstate(cancel, NULL);
 }
 
-/* A fault is of a thread that runs, not of one that waits. */
-static bool is_fault(int number)
-{
-	return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL || number == SIGTRAP;
-}
-
-/* Of the JVM's own libraries: they wake threads of theirs, and the application knows nothing of them. */
-static bool is_the_jvms(const void *handler)
-{
-	const char *home = getenv("SHADOWVERBS_JVM"), *end = home ? strstr(home, "/server/") : NULL;
-	Dl_info object;
-
-	return end && dladdr(handler, &object) && object.dli_fname &&
-	       !strncmp(object.dli_fname, home, end + 1 - home);
-}
-
 /* Would read(2) have been interrupted for good? It is restarted when every handler asks for that. */
 static bool interrupts_read(void)
 {
 	for (int number = 1; number < NSIG; number++) {
 		struct sigaction action;
 
-		if (!is_fault(number) && !sigaction(number, NULL, &action) && action.sa_handler != SIG_DFL &&
+		if (!sv_is_fault(number) && !sigaction(number, NULL, &action) && action.sa_handler != SIG_DFL &&
 		    action.sa_handler != SIG_IGN && !(action.sa_flags & SA_RESTART) &&
-		    !is_the_jvms((void *)action.sa_handler))
+		    !sv_is_the_jvms((void *)action.sa_handler))
 			return true;
 	}
 	return false;

@@ -3,6 +3,7 @@
 #include "cm.h"
 #include "control.h"
 #include "fork.h"
+#include "handlers.h"
 #include "tcp.h"
 #include "thread.h"
 
@@ -26,6 +27,7 @@ static void in_child(void)
 	sv_gate_forked();
 	sv_cm_forked();
 	sv_tcp_forked();
+	sv_handlers_forked();
 	sv_mailbox_forked();
 	sv_driver_forked();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What stands for libibverbs when ib2tcp is behind the preload library: the device and its events. */
+#include "handlers.h"
 #include "tcp.h"
 #include "real.h"
 
@@ -194,6 +195,7 @@ void sv_tcp_dm_init(struct sv_tcp_dm *dm)
 
 void sv_tcp_context_init(struct ibv_context *context)
 {
+	sv_handlers_look();
 	context->device = &device;
 	context->ops.poll_cq = sv_tcp_poll_cq;
 	context->ops.req_notify_cq = sv_tcp_req_notify_cq;

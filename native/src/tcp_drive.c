@@ -5,23 +5,21 @@
  * function pointer, with these provisions:
  *
  * - inside the gate: at a checkpoint nobody is in a turn;
- * - with all signals blocked but for faults, which the virtual machine needs: no handler of the application runs there,
- *   ends the process, or jumps out of it;
+ * - with no handler of the application but those of faults, which the virtual machine needs (handlers.c): none runs
+ *   there, or jumps out of it;
  * - not cancellable: read(2) and write(2) are points of cancellation;
  * - only with enough stack, on the thread's own stack.
  *
  * A thread that may not, and one that finds the engine taken, goes on as if there were no turns.
  */
 #include "futex.h"
+#include "handlers.h"
 #include "tcp.h"
 #include "thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
-/* In the kernel's set of signals, an eighth of glibc's to copy, twice in each turn. */
-#define SIGNAL(number) (1ull << ((number) - 1))
 /* What a turn may need. */
 #define STACK_LEFT (256u << 10)
 /* The virtual machine takes no more than this of the first thread's stack for a stack: its ThreadStackSize. */
@@ -91,15 +89,15 @@ static void let_go(struct sv_tcp_doorbell *bell)
 static int take_turn(struct sv_tcp_doorbell *bell, enum sv_tcp_turn turn)
 {
 	int (*function)(int) = (int (*)(int))(uintptr_t)bell->turn;
-	static const uint64_t blocked = ~(SIGNAL(SIGSEGV) | SIGNAL(SIGBUS) | SIGNAL(SIGFPE) | SIGNAL(SIGILL) | SIGNAL(SIGTRAP));
-	uint64_t before;
+	uint64_t mask;
+	bool out;
 	int cancellable, needed, saved = errno;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellable);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &blocked, &before, sizeof(before));
+	out = sv_handlers_out(&mask);
 	sv_store(&bell->turns, bell->turns + 1);
 	needed = function(turn);
-	syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
+	sv_handlers_in(out, &mask);
 	pthread_setcancelstate(cancellable, NULL);
 	errno = saved;
 	return needed;

@@ -41,6 +41,10 @@ static bool completes;
 static sigset_t mask_of_turn;
 static int cancellation_of_turn;
 static pthread_t driver;
+/* A turn that lasts until it is told to end. */
+static bool lasts, lasting;
+static __thread bool in_turn;
+static unsigned ran_in_turn, ran;
 
 static void take_bells(void)
 {
@@ -62,6 +66,13 @@ static int turn(int how)
 	driver = pthread_self();
 	pthread_sigmask(SIG_SETMASK, NULL, &mask_of_turn);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancellation_of_turn);
+	in_turn = true;
+	if (__atomic_load_n(&lasts, __ATOMIC_SEQ_CST)) {
+		__atomic_store_n(&lasting, true, __ATOMIC_SEQ_CST);
+		while (__atomic_load_n(&lasts, __ATOMIC_SEQ_CST))
+			usleep(1000);
+	}
+	in_turn = false;
 	take_bells();
 	if (completes)
 		__atomic_store_n(&world->cq.tail, world->cq.tail + 1, __ATOMIC_SEQ_CST);
@@ -268,6 +279,81 @@ static void test_the_engine_s_thread_is_called_for_what_is_no_turn_s(void)
 	close_world(w);
 }
 
+static void on_signal(int number)
+{
+	(void)number;
+	ran++;
+	ran_in_turn += in_turn;
+}
+
+static void *poll_once(void *of)
+{
+	poll_one(of);
+	return NULL;
+}
+
+static uint32_t installed;
+
+static void *install(void *unused)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+
+	(void)unused;
+	CHECK_EQUAL(sigaction(SIGUSR1, &action, NULL), 0);
+	__atomic_store_n(&installed, 1, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+/* Begins a turn of another thread, which lasts. */
+static pthread_t begin_turn(struct world *w)
+{
+	pthread_t thread;
+
+	lasting = false;
+	lasts = true;
+	CHECK_EQUAL(pthread_create(&thread, NULL, poll_once, w), 0);
+	while (!__atomic_load_n(&lasting, __ATOMIC_SEQ_CST))
+		usleep(1000);
+	return thread;
+}
+
+static void end_turn(pthread_t thread)
+{
+	__atomic_store_n(&lasts, false, __ATOMIC_SEQ_CST);
+	pthread_join(thread, NULL);
+}
+
+/* Must be the first that installs one: what comes before goes without system calls. */
+static void test_the_first_handler_is_installed_when_no_turn_relies_on_there_being_none(void)
+{
+	struct world *w = open_world();
+	pthread_t turning, installing;
+
+	signal(SIGUSR2, SIG_IGN);
+	signal(SIGSEGV, SIG_DFL);
+	poll_one(w);
+	CHECK(!sigismember(&mask_of_turn, SIGUSR1));
+	turning = begin_turn(w);
+	CHECK_EQUAL(pthread_create(&installing, NULL, install, NULL), 0);
+	/* It has time to do what it must not. */
+	usleep(50000);
+	CHECK_EQUAL(__atomic_load_n(&installed, __ATOMIC_SEQ_CST), 0);
+	end_turn(turning);
+	pthread_join(installing, NULL);
+	CHECK_EQUAL(installed, 1);
+	/* The next ones are not waited for: signals are blocked. */
+	turning = begin_turn(w);
+	signal(SIGUSR2, on_signal);
+	pthread_kill(turning, SIGUSR1);
+	pthread_kill(turning, SIGUSR2);
+	usleep(20000);
+	CHECK_EQUAL(ran, 0);
+	end_turn(turning);
+	CHECK_EQUAL(ran, 2);
+	CHECK_EQUAL(ran_in_turn, 0);
+	close_world(w);
+}
+
 static void test_no_handler_runs_in_a_turn(void)
 {
 	struct world *w = open_world();
@@ -288,12 +374,6 @@ static void test_no_handler_runs_in_a_turn(void)
 	sigemptyset(&before);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	close_world(w);
-}
-
-static void *poll_once(void *of)
-{
-	poll_one(of);
-	return NULL;
 }
 
 static unsigned turns_with_stack(struct world *w, size_t bytes)
@@ -410,6 +490,7 @@ int main(void)
 	RUN(test_a_post_is_sent_at_once_and_many_together);
 	RUN(test_a_post_wakes_who_sleeps_in_a_turn);
 	RUN(test_the_engine_s_thread_is_called_for_what_is_no_turn_s);
+	RUN(test_the_first_handler_is_installed_when_no_turn_relies_on_there_being_none);
 	RUN(test_no_handler_runs_in_a_turn);
 	RUN(test_only_threads_with_enough_stack_drive);
 	RUN(test_a_forked_child_does_not_drive);

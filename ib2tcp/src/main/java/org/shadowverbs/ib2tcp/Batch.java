@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
-/** Frames on their way into one writev: headers of our own, payloads where they lie in the application's memory. */
+/** Frames on their way into one sendmsg: headers of our own, payloads where they lie in the application's memory. */
 final class Batch {
     private static final int HEADERS = 64;
     private static final int ENTRIES = 512;

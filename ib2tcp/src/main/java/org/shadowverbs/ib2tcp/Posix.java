@@ -10,8 +10,8 @@ import java.lang.invoke.MethodHandle;
 import java.util.Arrays;
 
 /**
- * The system calls that ib2tcp is made of; names as in their manual pages, results too, errno beside them. Not Java's
- * channels: readv and writev take addresses of the application's memory as they are, nothing is wrapped for a message,
+ * The system calls that ib2tcp is made of; names as in their manual pages, results too, errno beside them. All descriptors
+ * are non-blocking. Not Java's channels: readv and sendmsg take addresses of the application's memory as they are, nothing is wrapped for a message,
  * memory that is gone is EFAULT and no crash, and whoever closes a descriptor knows that it is closed.
  */
 @SuppressWarnings("restricted")
@@ -64,6 +64,10 @@ final class Posix {
     private static final long FUTEX = "amd64".equals(System.getProperty("os.arch")) ? 202 : 98;
     private static final int FUTEX_WAIT_PRIVATE = 128;
     private static final int FUTEX_WAKE_PRIVATE = 129;
+    private static final int MSGHDR_SIZE = 56;
+    private static final int MSG_IOV = 16;
+    private static final int MSG_IOVLEN = 24;
+    private static final int MSG_NOSIGNAL = 0x4000;
     private static final int SIOCGIFCONF = 0x8912;
     /** struct ifreq: a name of 16 bytes, then a socket address. */
     private static final int IFREQ_SIZE = 40;
@@ -71,14 +75,18 @@ final class Posix {
     private static final int MOST_INTERFACES = 1024;
 
     /** Every argument is a register's width, so one shape fits all. */
-    private static final MethodHandle CALL = Linker.nativeLinker().downcallHandle(
-            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
-                    ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG),
+    private static final FunctionDescriptor SHAPE = FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
+            ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
+            ValueLayout.JAVA_LONG);
+    private static final MethodHandle CALL = Linker.nativeLinker().downcallHandle(SHAPE,
             Linker.Option.captureCallState("errno"));
+    /** For what never waits: the collector waits for it, which saves the telling that it need not. */
+    private static final MethodHandle QUICK = Linker.nativeLinker().downcallHandle(SHAPE,
+            Linker.Option.captureCallState("errno"), Linker.Option.critical(false));
     private static final MemorySegment READ = f("read");
     private static final MemorySegment WRITE = f("write");
     private static final MemorySegment READV = f("readv");
-    private static final MemorySegment WRITEV = f("writev");
+    private static final MemorySegment SENDMSG = f("sendmsg");
     private static final MemorySegment SENDTO = f("sendto");
     private static final MemorySegment EPOLL_WAIT = f("epoll_wait");
     private static final MemorySegment PPOLL = f("ppoll");
@@ -89,6 +97,8 @@ final class Posix {
     /** errno of this object's last call; a Posix belongs to one thread at a time. */
     private final MemorySegment errno = Arena.global().allocate(4, 4);
     private final long scratch = Arena.global().allocate(64, 8).address();
+    /** A struct msghdr. */
+    private final long message = Arena.global().allocate(MSGHDR_SIZE, 8).address();
     private final long pageMask = -call(f("sysconf"), 30);
 
     private static MemorySegment f(final String name) {
@@ -113,6 +123,14 @@ final class Posix {
         }
     }
 
+    private long quick(final MemorySegment function, final long a, final long b, final long c, final long d) {
+        try {
+            return (long) QUICK.invokeExact(function, errno, a, b, c, d, 0L, 0L);
+        } catch (Throwable t) {
+            throw new IllegalStateException(t);
+        }
+    }
+
     private long call(final MemorySegment function, final long a) {
         return call(function, a, 0, 0, 0, 0);
     }
@@ -125,19 +143,22 @@ final class Posix {
     }
 
     long read(final int fd, final long to, final long bytes) {
-        return call(READ, fd, to, bytes, 0, 0);
+        return quick(READ, fd, to, bytes, 0);
     }
 
     long write(final int fd, final long from, final long bytes) {
-        return call(WRITE, fd, from, bytes, 0, 0);
+        return quick(WRITE, fd, from, bytes, 0);
     }
 
     long readv(final int fd, final long iov, final int count) {
-        return call(READV, fd, iov, count, 0, 0);
+        return quick(READV, fd, iov, count, 0);
     }
 
-    long writev(final int fd, final long iov, final int count) {
-        return call(WRITEV, fd, iov, count, 0, 0);
+    /** As writev(2), to a socket, and without a SIGPIPE, of which the application may think that it is its own. */
+    long send(final int fd, final long iov, final int count) {
+        Memory.i64(message + MSG_IOV, iov);
+        Memory.i64(message + MSG_IOVLEN, count);
+        return quick(SENDMSG, fd, message, MSG_NOSIGNAL, 0);
     }
 
     /** @return device and inode of an open file */
@@ -238,7 +259,7 @@ final class Posix {
     }
 
     int epollWait(final int epoll, final long events, final int max, final int millis) {
-        return (int) call(EPOLL_WAIT, epoll, events, max, millis, 0);
+        return (int) (millis == 0 ? quick(EPOLL_WAIT, epoll, events, max, 0) : call(EPOLL_WAIT, epoll, events, max, millis, 0));
     }
 
     private void sockaddr(final int ipv4, final int port) {

@@ -182,7 +182,7 @@ final class TcpLink extends Link {
                 return;
             }
             final Vectors vectors = batch.vectors();
-            final long put = engine.posix.writev(fd, vectors.start(), vectors.count());
+            final long put = engine.posix.send(fd, vectors.start(), vectors.count());
             if (put >= 0) {
                 vectors.advance(put);
             } else if (engine.posix.errno() == Posix.EAGAIN) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
-/** An array of struct iovec: what readv fills and writev sends, taken off from the front as it goes. */
+/** An array of struct iovec: what readv fills and sendmsg sends, taken off from the front as it goes. */
 final class Vectors {
     static final int ENTRY = 16;
 

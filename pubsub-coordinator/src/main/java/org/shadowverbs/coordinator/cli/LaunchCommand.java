@@ -100,7 +100,8 @@ final class LaunchCommand {
     private List<String> environment(final boolean fabric, final String backend, final Path socket, final String secret)
             throws CommandException {
         final Map<String, String> e = new LinkedHashMap<>(environment);
-        final String preload = forPreload(Installation.libjsig()) + ":" + forPreload(Installation.preloadLibrary());
+        // Ours is to see the handlers that libjsig keeps to itself.
+        final String preload = forPreload(Installation.preloadLibrary()) + ":" + forPreload(Installation.libjsig());
         final String before = environment.getOrDefault("LD_PRELOAD", "");
         e.put("LD_PRELOAD", before.isEmpty() ? preload : preload + ":" + before);
         if (fabric) {
