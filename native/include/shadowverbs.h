@@ -362,7 +362,7 @@ void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark);
 struct sv_srq_mark {
 	uint64_t receives;		/* posted and not yet consumed */
 	uint32_t landings;		/* likewise of ours */
-	uint32_t foreign;		/* of XRC: messages that queue pairs of other processes have brought, modulo 2^32 */
+	uint32_t reserved;
 };
 void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark);
 
@@ -390,6 +390,19 @@ int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent);
  */
 #define SV_MAX_TARGETS 192
 int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers);
+
+/* What an XRC receive QP of another process has brought to SRQs of this one. */
+struct sv_stranger {
+	uint64_t received;		/* messages, since the domain was opened */
+	uint32_t qp_num;		/* virtual */
+	uint32_t reserved;
+};
+#define SV_MAX_STRANGERS 3072
+/*
+ * Of all SRQs that a domain of that number (sv_xrcd_domain) has had here. Returns how many QPs, with room for
+ * SV_MAX_STRANGERS, or -1: in all domains there were more, and what they have brought is not known.
+ */
+int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers);
 
 /*
  * Retires all send requests before position, proven to have taken effect by other means than their own completion (a

@@ -10,6 +10,7 @@
 #include "landing.h"
 #include "qp_numbers.h"
 #include "shared.h"
+#include "strangers.h"
 
 #define POLL_BATCH 16
 
@@ -137,7 +138,7 @@ static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc
 	struct ibv_wc own = *wc;
 
 	if (!qp && srq->xrcd) {
-		sv_xrc_foreign(srq, &own);
+		sv_stranger_brought(srq, &own);
 		srq->log[slot].number = 0;
 		keep_from_srq(cq, NULL, srq, slot, &own, false);
 		return 1;

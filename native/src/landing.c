@@ -5,6 +5,7 @@
 #include "kept.h"
 #include "real.h"
 #include "say.h"
+#include "strangers.h"
 #include "xrc.h"
 
 static void append(struct sv_landing_list *list, struct sv_landing *landing)
@@ -118,7 +119,8 @@ void sv_landing_completed(struct sv_qp *qp, struct sv_srq *srq, const struct ibv
 	if (!landing)
 		return;
 	landings->count--;
-	if (!qp || wc->status != IBV_WC_SUCCESS) {
+	/* Without a QP: of XRC that of another process, else one that is no more, and with it the message. */
+	if (wc->status != IBV_WC_SUCCESS || (!qp && !srq->xrcd)) {
 		if (qp && wc->status != IBV_WC_WR_FLUSH_ERR)
 			sv_sayf("a landing receive of QP 0x%x failed with status %d", qp->v.qp_num, wc->status);
 		free_landing(landing);
@@ -126,8 +128,12 @@ void sv_landing_completed(struct sv_qp *qp, struct sv_srq *srq, const struct ibv
 	}
 	landing->qp = qp;
 	landing->wc = *wc;
-	sv_translate_invalidation(qp, &landing->wc);
-	qp->landed_total++;
+	if (qp) {
+		sv_translate_invalidation(qp, &landing->wc);
+		qp->landed_total++;
+	} else {
+		sv_stranger_brought(srq, &landing->wc);
+	}
 	append(&landings->landed, landing);
 	if (srq)
 		srq->landed = 1;
@@ -172,7 +178,10 @@ static void end_fill(struct sv_cq *cq, struct sv_landing *landing, enum ibv_wc_s
 	if (event)
 		sv_cq_event_now(cq);
 	/* As on a device, where such a receive breaks the connection; the sender alone was told otherwise. */
-	if (status != IBV_WC_SUCCESS) {
+	if (status != IBV_WC_SUCCESS && !landing->qp) {
+		sv_sayf("a message of another process' queue pair 0x%x did not fit the receive (status %d): that queue pair is not told",
+			landing->wc.qp_num, status);
+	} else if (status != IBV_WC_SUCCESS) {
 		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
 		SV_REAL(ibv_modify_qp)(landing->qp->rq.real, &attr, IBV_QP_STATE);

@@ -229,7 +229,6 @@ struct sv_srq {
 	const struct sv_xrcd *xrcd;
 	struct sv_cq *cq;
 	uint32_t number;		/* virtual */
-	uint32_t foreign;		/* messages that QPs of other processes have brought */
 	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t room;			/* slots that the log has memory for */

@@ -6,6 +6,7 @@
 #include "kept.h"
 #include "qp_numbers.h"
 #include "shared.h"
+#include "strangers.h"
 
 /*
  * Of an SRQ: the wr_id says which receive it was, the number which QP has taken it. That may be no more; of XRC all its
@@ -24,7 +25,7 @@ static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
 	sv_shared_return(srq, slot);
 	if (unlikely(!qp)) {
 		if (srq->xrcd)
-			sv_xrc_foreign(srq, wc);
+			sv_stranger_brought(srq, wc);
 		return srq->xrcd;
 	}
 	wc->qp_num = qp->v.qp_num;

@@ -121,7 +121,6 @@ void sv_srq_bookmark(struct ibv_srq *vsrq, struct sv_srq_mark *bookmark)
 	for (uint32_t slot = 0; slot < srq->slots; slot++)
 		bookmark->receives += srq->log[slot].number != 0;
 	bookmark->landings = srq->landings.count;
-	bookmark->foreign = srq->foreign;
 }
 
 /* ---- Verbs ------------------------------------------------------------------------------------------------------ */

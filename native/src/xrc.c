@@ -4,8 +4,6 @@
 #include "drain.h"
 #include "kept.h"
 #include "landing.h"
-#include "say.h"
-#include "target.h"
 
 #include <sys/stat.h>
 
@@ -87,18 +85,6 @@ int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers)
 		if (targets->slots[slot])
 			numbers[count++] = targets->slots[slot] - 1;
 	return targets->count < 0 ? -1 : count;
-}
-
-void sv_xrc_foreign(struct sv_srq *srq, struct ibv_wc *wc)
-{
-	static uint32_t said;
-
-	wc->qp_num ^= sv_masks.qp_num;
-	sv_translate_source(srq->v.context, wc);
-	sv_store(&srq->foreign, srq->foreign + 1);
-	if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-		sv_sayf("queue pair 0x%x of another process has brought a message to XRC's shared receive queue 0x%x: while that "
-			"is there, no checkpoint can be made", wc->qp_num, srq->number);
 }
 
 /* The mutex is held. */

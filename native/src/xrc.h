@@ -79,12 +79,6 @@ static inline void sv_xrc_note_target(struct sv_qp *qp, uint32_t number)
 		sv_xrc_new_target(&qp->xrc->targets, number);
 }
 
-/*
- * A message that the QP of another process has brought to an SRQ of a domain that both have open: the application gets
- * it, and the SRQ remembers, for such a job cannot be checkpointed. The lock of the SRQ's CQ is held.
- */
-void sv_xrc_foreign(struct sv_srq *srq, struct ibv_wc *wc);
-
 /* Where the completions of an SRQ's receive go, when it holds a message for that QP. */
 static inline struct sv_cq *sv_shared_cq(const struct sv_srq *srq, const struct sv_qp *qp)
 {

@@ -414,43 +414,110 @@ static void held_errors(void)
 	close_domain(d);
 }
 
-/* What a QP of another process has brought is the application's, and is remembered, whoever takes it from the real queue. */
+/* How many messages the stranger of that virtual number has brought. */
+static uint64_t brought(struct domain *d, uint32_t number)
+{
+	static struct sv_stranger strangers[SV_MAX_STRANGERS];
+	int count = sv_xrcd_strangers(sv_xrcd_domain(d->xrcd), strangers);
+
+	CHECK(count >= 0);
+	while (count-- > 0)
+		if (strangers[count].qp_num == number)
+			return strangers[count].received;
+	return 0;
+}
+
+/* A message by way of a QP that this process does not know, to the receive of that place in the real queue. */
+static void bring(struct domain *d, unsigned place, enum ibv_wc_status status, uint32_t length)
+{
+	mock_complete_shared(mock_srq(d->srqs[0]), place, mock_qp(d->sender), status, length);
+}
+
+static uint64_t receives(struct domain *d)
+{
+	struct sv_srq_mark mark;
+
+	sv_srq_bookmark(d->srqs[0], &mark);
+	CHECK_EQUAL(mark.landings, 0);
+	return mark.receives;
+}
+
+/* What a QP of another process has brought is the application's, and is counted, whoever takes it from the real queue. */
 static void messages_of_strangers(void)
 {
 	struct domain *d = open_domain();
-	uint32_t stranger = mock_qp(d->sender)->v.qp_num;
-	struct sv_srq_mark mark;
+	uint32_t stranger = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
 	struct ibv_wc wc;
 
-	CHECK_EQUAL(receive(d, 0, 1) | receive(d, 0, 2) | receive(d, 0, 3), 0);
+	CHECK_EQUAL(receive(d, 0, 1) | receive(d, 0, 2) | receive(d, 0, 3) | receive(d, 0, 4), 0);
 	complete(d, 0, 0);
 	expect(d->f->cq, 1, IBV_WC_SUCCESS);
-	sv_srq_bookmark(d->srqs[0], &mark);
-	CHECK_EQUAL(mark.foreign, 0);
-	mock_complete_shared(mock_srq(d->srqs[0]), 1, mock_qp(d->sender), IBV_WC_SUCCESS, 5);
+	CHECK_EQUAL(brought(d, stranger), 0);
+	bring(d, 1, IBV_WC_SUCCESS, 5);
 	wc = expect(d->f->cq, 2, IBV_WC_SUCCESS);
-	CHECK_EQUAL(wc.qp_num, stranger ^ NUMBER_MASK);
+	CHECK_EQUAL(wc.qp_num, stranger);
 	CHECK_EQUAL(wc.byte_len, 5);
-	sv_srq_bookmark(d->srqs[0], &mark);
-	CHECK_EQUAL(mark.foreign, 1);
-	mock_complete_shared(mock_srq(d->srqs[0]), 2, mock_qp(d->sender), IBV_WC_SUCCESS, 6);
+	CHECK_EQUAL(brought(d, stranger), 1);
+	bring(d, 2, IBV_WC_SUCCESS, 6);
+	bring(d, 3, IBV_WC_LOC_LEN_ERR, 0);
 	close_gate();
-	CHECK_EQUAL(sv_cq_drain(d->f->cq), 1);
-	sv_srq_bookmark(d->srqs[0], &mark);
-	CHECK_EQUAL(mark.foreign, 2);
-	CHECK_EQUAL(mark.receives, 0);
+	CHECK_EQUAL(sv_cq_drain(d->f->cq), 2);
+	CHECK_EQUAL(brought(d, stranger), 2);
+	CHECK_EQUAL(receives(d), 0);
 	CHECK_EQUAL(bookmark(d->receiver).received, 1);
 	sv_gate_open();
 	wc = expect(d->f->cq, 3, IBV_WC_SUCCESS);
-	CHECK_EQUAL(wc.qp_num, stranger ^ NUMBER_MASK);
+	CHECK_EQUAL(wc.qp_num, stranger);
 	CHECK_EQUAL(wc.byte_len, 6);
+	expect(d->f->cq, 4, IBV_WC_LOC_LEN_ERR);
 	expect_none(d->f->cq);
 	/* All slots are back. */
 	for (int i = 0; i < 4; i++)
 		CHECK_EQUAL(receive(d, 0, 10 + i), 0);
 	CHECK_EQUAL(receive(d, 0, 9), ENOMEM);
-	sv_srq_bookmark(d->srqs[1], &mark);
-	CHECK_EQUAL(mark.foreign, 0);
+	close_domain(d);
+}
+
+/* Its number goes on to be the one that the application knows, and what it has brought to be counted with that. */
+static void strangers_keep_their_numbers(void)
+{
+	struct domain *d = open_domain();
+	uint64_t key = (uint64_t)2 << 40 | mock_qp(d->sender)->v.qp_num, number = 0x4711;
+	struct sv_idmap *map = sv_idmap_new(&key, &number, 1);
+	struct ibv_wc wc;
+
+	sv_context_set_sources(d->f->context, map);
+	CHECK_EQUAL(receive(d, 0, 1), 0);
+	bring(d, 0, IBV_WC_SUCCESS, 5);
+	wc = expect(d->f->cq, 1, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, number);
+	CHECK_EQUAL(brought(d, number), 1);
+	close_domain(d);
+	sv_idmap_free(map);
+}
+
+/* A landing is kept, too, and given to the next receive. */
+static void landings_of_strangers(void)
+{
+	struct domain *d = open_domain();
+	uint32_t stranger = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
+	uint64_t before = brought(d, stranger);
+	struct ibv_wc wc;
+
+	close_gate();
+	CHECK_EQUAL(sv_srq_post_landing(d->srqs[0], 5), 0);
+	bring(d, 0, IBV_WC_SUCCESS, 5);
+	CHECK_EQUAL(sv_cq_drain(d->f->cq), 1);
+	CHECK_EQUAL(brought(d, stranger), before + 1);
+	CHECK_EQUAL(receives(d), 0);
+	sv_gate_open();
+	expect_none(d->f->cq);
+	CHECK_EQUAL(receive(d, 0, 7), 0);
+	wc = expect(d->f->cq, 7, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, stranger);
+	CHECK_EQUAL(wc.byte_len, 5);
+	CHECK_EQUAL(brought(d, stranger), before + 1);
+	expect_none(d->f->cq);
 	close_domain(d);
 }
 
@@ -505,6 +572,8 @@ int main(void)
 	RUN(requests_name_their_queue);
 	RUN(messages_come_to_the_queue_named);
 	RUN(messages_of_strangers);
+	RUN(strangers_keep_their_numbers);
+	RUN(landings_of_strangers);
 	RUN(targets_are_known);
 	RUN(replay);
 	RUN(ends);

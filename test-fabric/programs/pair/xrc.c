@@ -7,8 +7,9 @@
  * domain, has destroyed the handle that it was made with, and closed the domain's through which it was made.
  *
  * shared: the same, where the sender has a queue of its own in the same domain, which both have opened by one file, and
- * which nobody sends to. crossed: the sender's requests go there, too, by way of the receiver's queue pair: messages with
- * --signaled, else RDMA WRITEs into the sender's own memory.
+ * which nobody sends to. crossed: the sender's requests go there, too, by way of the receiver's queue pair, messages and
+ * RDMA WRITEs into the sender's own memory; one such message has arrived, which nobody has told the sender. landed: there
+ * the SEND waits for its receive, too.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -33,7 +34,7 @@
 #define NO_SRQ 1			/* the number of none */
 
 const char *const program_name = "xrc";
-const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", NULL };
+const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", "landed", NULL };
 
 enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND, ID_CROSSING };
 
@@ -71,9 +72,14 @@ static bool opened(const struct pair *pair)
 	return !strcmp(pair->mode, "opened");
 }
 
+static bool landed(const struct pair *pair)
+{
+	return !strcmp(pair->mode, "landed");
+}
+
 static bool crossed(const struct pair *pair)
 {
-	return !strcmp(pair->mode, "crossed");
+	return landed(pair) || !strcmp(pair->mode, "crossed");
 }
 
 static bool shared(const struct pair *pair)
@@ -153,29 +159,36 @@ static void side_close(struct side *side)
 	xrcd_close(side->xrcd);
 }
 
-/* By way of the receiver's queue pair to the sender's own queue. */
-static void cross(struct pair *pair, struct ibv_qp *qp, struct area *area, struct side *side, const struct card *mine,
+/* A message that has come to the sender's own queue, which gets another receive. */
+static void take_crossed(struct area *area, struct side *side, const struct card *mine, const struct card *theirs,
+			 uint64_t seed)
+{
+	unsigned char *to = area->memory + CROSSED;
+
+	expect_message(side->cq, ID_CROSSING, theirs->qp.qp_num, mine, to, seed);
+	post_receive(side->srq, ID_CROSSING, area, to);
+}
+
+/* By way of the receiver's queue pair to the sender's own queue, and memory. */
+static void cross(struct ibv_qp *qp, struct area *area, struct side *side, const struct card *mine,
 		  const struct card *theirs, uint64_t seed)
 {
 	unsigned char *from = area->memory + MESSAGES + 2 * SIZE, *to = area->memory + CROSSED;
+	struct ibv_send_wr write = {
+		.wr_id = ID_CROSSING, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = (uintptr_t)to, .rkey = area->mr->rkey },
+	};
 	struct ibv_wc wc;
 
 	pattern_fill(from, SIZE, seed, 0);
-	if (pair->signaled) {
-		post_send(qp, ID_CROSSING, IBV_SEND_SIGNALED, area, from, side->number);
-		expect_message(side->cq, ID_CROSSING, theirs->qp.qp_num, mine, to, seed);
-		post_receive(side->srq, ID_CROSSING, area, to);
-	} else {
-		struct ibv_send_wr write = {
-			.wr_id = ID_CROSSING, .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED,
-			.wr.rdma = { .remote_addr = (uintptr_t)to, .rkey = area->mr->rkey },
-		};
-
-		post(qp, &write, area, from, SIZE, side->number);
-	}
-	await_completion(qp->send_cq, ID_CROSSING, &wc, "a request to the own queue");
-	if (!pattern_matches(to, SIZE, seed, 0))
-		die(0, "what was sent to the own queue is damaged");
+	post_send(qp, ID_CROSSING, IBV_SEND_SIGNALED, area, from, side->number);
+	take_crossed(area, side, mine, theirs, seed);
+	await_completion(qp->send_cq, ID_CROSSING, &wc, "a SEND to the own queue");
+	pattern_fill(from, SIZE, seed + ROUNDS, 0);
+	post(qp, &write, area, from, SIZE, side->number);
+	await_completion(qp->send_cq, ID_CROSSING, &wc, "a WRITE to the own memory");
+	if (!pattern_matches(to, SIZE, seed + ROUNDS, 0))
+		die(0, "what was written to the own memory is damaged");
 }
 
 /* A request that the peer cannot take, so that its queue pair has an event to report. */
@@ -195,7 +208,7 @@ static void send_to_nobody(struct ibv_qp *qp, struct area *area)
 
 static void send(struct pair *pair, struct area *area)
 {
-	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE;
+	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE, *third = second + SIZE;
 	uint64_t *value = (uint64_t *)area->memory, *old = value + 8;
 	struct ibv_cq *cq = endpoint_create_cq(&pair->endpoint, 16, NULL);
 	struct ibv_qp_init_attr init = {
@@ -216,8 +229,11 @@ static void send(struct pair *pair, struct area *area)
 	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
 	qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
 	pair_sync(pair, "the connection");
-	if (crossed(pair))
-		cross(pair, qp, area, &side, &mine, &theirs, 99);
+	if (crossed(pair)) {
+		cross(qp, area, &side, &mine, &theirs, 1000);
+		pattern_fill(third, SIZE, 3, 0);
+		post_send(qp, ID_CROSSING, 0, area, third, side.number);
+	}
 	*value = 7;
 	pattern_fill(first, SIZE, 1, 0);
 	pattern_fill(second, SIZE, 2, 0);
@@ -234,9 +250,14 @@ static void send(struct pair *pair, struct area *area)
 		post(qp, &write, area, value, 8, theirs.srqs[0]);
 		post(qp, &add, area, old, 8, theirs.srqs[0]);
 	}
-	post_send(qp, ID_FIRST, pair->signaled ? IBV_SEND_SIGNALED : 0, area, first, theirs.srqs[0]);
+	post_send(qp, ID_FIRST, pair->signaled ? IBV_SEND_SIGNALED : 0, area, first,
+		  landed(pair) ? side.number : theirs.srqs[0]);
 	post_send(qp, ID_SECOND, IBV_SEND_SIGNALED, area, second, theirs.srqs[1]);
 	pair_ready(pair);
+	if (crossed(pair))
+		take_crossed(area, &side, &mine, &theirs, 3);
+	if (landed(pair))
+		take_crossed(area, &side, &mine, &theirs, 1);
 	if (pair->signaled)
 		await_completion(cq, ID_FIRST, &wc, "the SEND that waited for a receive");
 	await_completion(cq, ID_SECOND, &wc, "the SEND to the other queue");
@@ -248,7 +269,7 @@ static void send(struct pair *pair, struct area *area)
 		post_send(qp, i, IBV_SEND_SIGNALED, area, first, theirs.srqs[i % QUEUES]);
 		await_completion(cq, i, &wc, "a SEND after the restart");
 		if (crossed(pair) && i % 10 == 5)
-			cross(pair, qp, area, &side, &mine, &theirs, 100 + i);
+			cross(qp, area, &side, &mine, &theirs, 2000 + i);
 	}
 	pair_sync(pair, "the receiver's check");
 	expect_no_completion(cq, "after all");
@@ -357,8 +378,10 @@ static void receive(struct pair *pair, struct area *area)
 	for (int i = 0; i < QUEUES; i++)
 		if (ibv_get_srq_num(srqs[i], &number) || number != mine.srqs[i])
 			die(0, "the number of a queue is %#x instead of %#x", number, mine.srqs[i]);
-	post_receive(srqs[0], 1, area, first);
-	expect_message(cqs[0], 1, mine.qp.qp_num, &theirs, first, 1);
+	if (!landed(pair)) {
+		post_receive(srqs[0], 1, area, first);
+		expect_message(cqs[0], 1, mine.qp.qp_num, &theirs, first, 1);
+	}
 	expect_message(cqs[1], 2, mine.qp.qp_num, &theirs, second, 2);
 	for (int i = 0; i < ROUNDS; i++) {
 		if (file && i % 10 == 5) {

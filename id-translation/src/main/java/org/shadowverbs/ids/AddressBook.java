@@ -2,7 +2,10 @@
 package org.shadowverbs.ids;
 
 import java.util.ArrayList;
+import java.util.IdentityHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.function.Function;
 
 /**
  * The published records of all ranks, and what follows from them: which real address and queue pair number a virtual
@@ -29,9 +32,34 @@ public final class AddressBook {
     public static final AddressBook EMPTY = new AddressBook(new ArrayList<OwnerRecord>());
 
     private final List<OwnerRecord> owners;
+    /** What a queue pair of a context reaches in others beside its own ids: those that share an XRC domain with it. */
+    private final Map<OwnerRecord.ContextIds, Reach> reaches = new IdentityHashMap<OwnerRecord.ContextIds, Reach>();
+
+    /** The ids that requests to a context's queue pairs may name. One object for each context, for it is a key of tables. */
+    private static final class Reach {
+        final ExceptionSet srqNums;
+        final ExceptionSet remoteKeys;
+
+        Reach(final OwnerRecord.ContextIds own, final List<OwnerRecord.ContextIds> all) {
+            ExceptionSet srqs = own.srqNums;
+            ExceptionSet keys = own.remoteKeys;
+            for (final OwnerRecord.ContextIds other : all) {
+                if (other != own && own.sharesDomain(other)) {
+                    srqs = srqs.union(other.srqNums);
+                    keys = keys.union(other.remoteKeys);
+                }
+            }
+            srqNums = srqs;
+            remoteKeys = keys;
+        }
+    }
 
     public AddressBook(final List<OwnerRecord> owners) {
         this.owners = owners;
+        final List<OwnerRecord.ContextIds> all = contexts();
+        for (final OwnerRecord.ContextIds context : all) {
+            reaches.put(context, new Reach(context, all));
+        }
     }
 
     public boolean isEmpty() {
@@ -54,12 +82,12 @@ public final class AddressBook {
                     continue;
                 }
                 if (context.qpNums.containsVirtual(qpNum)) {
-                    return new Destination(port, context.qpNums.realOf(qpNum, 0), context.srqNums,
-                            context.remoteKeys);
+                    return new Destination(port, context.qpNums.realOf(qpNum, 0), reaches.get(context).srqNums,
+                            reaches.get(context).remoteKeys);
                 }
                 first = first == null ? port : first;
-                keys = keys.union(context.remoteKeys);
-                srqs = srqs.union(context.srqNums);
+                keys = keys.union(reaches.get(context).remoteKeys);
+                srqs = srqs.union(reaches.get(context).srqNums);
             }
         }
         // A queue pair made after the REATTACH, of one of the processes behind that address.
@@ -100,38 +128,38 @@ public final class AddressBook {
         return contexts;
     }
 
-    /** Queue pair numbers that other processes hold on the same device. */
-    public ExceptionSet qpNumsBeside(final OwnerRecord.ContextIds own) {
+    /** The queue pairs by whose way messages may come to queues of others: those who have XRC domains that begin so. */
+    public ExceptionSet strangers(final String device) {
         ExceptionSet all = ExceptionSet.EMPTY;
-        for (final OwnerRecord owner : owners) {
-            for (int i = 0; i < owner.contextCount(); i++) {
-                if (own.sameDevice(owner.contextAt(i))) {
-                    all = all.union(owner.contextAt(i).qpNums);
-                }
+        for (final OwnerRecord.ContextIds context : contexts()) {
+            if (context.domains.values().stream().anyMatch(domain -> domain.startsWith(device))) {
+                all = all.union(context.qpNums);
             }
         }
         return all;
+    }
+
+    /** Queue pair numbers that other processes hold on the same device. */
+    public ExceptionSet qpNumsBeside(final OwnerRecord.ContextIds own) {
+        return beside(own, context -> context.qpNums);
     }
 
     /** SRQ numbers that other processes hold on the same device. */
     public ExceptionSet srqNumsBeside(final OwnerRecord.ContextIds own) {
-        ExceptionSet all = ExceptionSet.EMPTY;
-        for (final OwnerRecord.ContextIds other : contexts()) {
-            if (own.sameDevice(other)) {
-                all = all.union(other.srqNums);
-            }
-        }
-        return all;
+        return beside(own, context -> context.srqNums);
     }
 
     /** Remote keys that other processes hold on the same device. */
     public ExceptionSet remoteKeysBeside(final OwnerRecord.ContextIds own) {
+        return beside(own, context -> context.remoteKeys);
+    }
+
+    private ExceptionSet beside(final OwnerRecord.ContextIds own,
+            final Function<OwnerRecord.ContextIds, ExceptionSet> ids) {
         ExceptionSet all = ExceptionSet.EMPTY;
-        for (final OwnerRecord owner : owners) {
-            for (int i = 0; i < owner.contextCount(); i++) {
-                if (own.sameDevice(owner.contextAt(i))) {
-                    all = all.union(owner.contextAt(i).remoteKeys);
-                }
+        for (final OwnerRecord.ContextIds other : contexts()) {
+            if (own.sameDevice(other) || own.sharesDomain(other)) {
+                all = all.union(ids.apply(other));
             }
         }
         return all;

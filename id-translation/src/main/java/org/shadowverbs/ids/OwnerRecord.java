@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ids;
 
+import java.util.Map;
+import java.util.TreeMap;
+
 /**
  * What a rank publishes after it has made its real objects anew: for each of its device contexts the addresses of the
- * ports and the exceptions of queue pair numbers, SRQ numbers and remote keys. Immutable.
+ * ports, the exceptions of queue pair numbers, SRQ numbers and remote keys, and the XRC domains that others may have open,
+ * too. Immutable.
  */
 public final class OwnerRecord {
     /** The ids of one open device. */
@@ -13,13 +17,26 @@ public final class OwnerRecord {
         /** Numbers of shared receive queues of XRC. */
         public final ExceptionSet srqNums;
         public final ExceptionSet remoteKeys;
+        /** Of each XRC domain that has a file, by its number in the process: what all who share it know it by. */
+        public final Map<Integer, String> domains;
 
         public ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet srqNums,
-                final ExceptionSet remoteKeys) {
+                final ExceptionSet remoteKeys, final Map<Integer, String> domains) {
             this.ports = ports.clone();
             this.qpNums = qpNums;
             this.srqNums = srqNums;
             this.remoteKeys = remoteKeys;
+            this.domains = Map.copyOf(domains);
+        }
+
+        /** Whether both have an XRC domain open: requests to queue pairs of one may name queues and keys of the other. */
+        public boolean sharesDomain(final ContextIds other) {
+            for (final String domain : domains.values()) {
+                if (other.domains.containsValue(domain)) {
+                    return true;
+                }
+            }
+            return false;
         }
 
         public int portCount() {
@@ -56,7 +73,7 @@ public final class OwnerRecord {
         }
     }
 
-    private static final int VERSION = 2;
+    private static final int VERSION = 3;
 
     public final int rank;
     private final ContextIds[] contexts;
@@ -84,6 +101,8 @@ public final class OwnerRecord {
             context.qpNums.write(out);
             context.srqNums.write(out);
             context.remoteKeys.write(out);
+            out.i32(context.domains.size());
+            new TreeMap<Integer, String>(context.domains).forEach((number, domain) -> out.i32(number).text(domain));
         }
         return out.toByteArray();
     }
@@ -97,7 +116,14 @@ public final class OwnerRecord {
             for (int k = 0; k < ports.length; k++) {
                 ports[k] = PortIds.read(in);
             }
-            contexts[i] = new ContextIds(ports, ExceptionSet.read(in), ExceptionSet.read(in), ExceptionSet.read(in));
+            final ExceptionSet qpNums = ExceptionSet.read(in);
+            final ExceptionSet srqNums = ExceptionSet.read(in);
+            final ExceptionSet remoteKeys = ExceptionSet.read(in);
+            final Map<Integer, String> domains = new TreeMap<Integer, String>();
+            for (int left = in.count(8); left > 0; left--) {
+                domains.put(in.i32(), in.text());
+            }
+            contexts[i] = new ContextIds(ports, qpNums, srqNums, remoteKeys, domains);
         }
         in.end();
         return new OwnerRecord(rank, contexts);

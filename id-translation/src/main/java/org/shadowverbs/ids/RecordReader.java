@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ids;
 
+import java.nio.charset.StandardCharsets;
+
 /** Reads what {@link RecordWriter} wrote. A record that is too short or of another version is an error. */
 public final class RecordReader {
     private final byte[] bytes;
@@ -47,6 +49,19 @@ public final class RecordReader {
 
     public Gid gid() {
         return new Gid(i64(), i64());
+    }
+
+    /** As {@link RecordWriter#bytes} has written them. */
+    public byte[] bytes() {
+        final byte[] value = new byte[count(1)];
+        for (int i = 0; i < value.length; i++) {
+            value[i] = (byte) i8();
+        }
+        return value;
+    }
+
+    public String text() {
+        return new String(bytes(), StandardCharsets.UTF_8);
     }
 
     /** A count of elements, each of at least {@code least} bytes; never more than the rest of the record can hold. */

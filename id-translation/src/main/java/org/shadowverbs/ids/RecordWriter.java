@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ids;
 
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /** Writes the fields of a published record, big-endian, without padding. */
@@ -32,6 +33,19 @@ public final class RecordWriter {
 
     public RecordWriter gid(final Gid gid) {
         return i64(gid.prefix()).i64(gid.interfaceId());
+    }
+
+    /** Bytes, with their number before them. */
+    public RecordWriter bytes(final byte[] value) {
+        i32(value.length);
+        for (final byte b : value) {
+            i8(b);
+        }
+        return this;
+    }
+
+    public RecordWriter text(final String value) {
+        return bytes(value.getBytes(StandardCharsets.UTF_8));
     }
 
     public byte[] toByteArray() {

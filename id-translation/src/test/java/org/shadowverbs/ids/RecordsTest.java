@@ -3,10 +3,12 @@ package org.shadowverbs.ids;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertSame;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
 import java.util.Arrays;
 import java.util.List;
+import java.util.Map;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.constraints.IntRange;
@@ -24,8 +26,13 @@ class RecordsTest {
 
     private static OwnerRecord owner(final int rank, final PortIds port, final ExceptionSet qpNums,
             final ExceptionSet keys) {
+        return owner(rank, port, qpNums, ExceptionSet.EMPTY, keys, "host/device/" + rank);
+    }
+
+    private static OwnerRecord owner(final int rank, final PortIds port, final ExceptionSet qpNums,
+            final ExceptionSet srqNums, final ExceptionSet keys, final String domain) {
         return new OwnerRecord(rank, new OwnerRecord.ContextIds[] {
-            new OwnerRecord.ContextIds(new PortIds[] {port}, qpNums, ExceptionSet.EMPTY, keys)});
+            new OwnerRecord.ContextIds(new PortIds[] {port}, qpNums, srqNums, keys, Map.of(3, domain))});
     }
 
     private static ExceptionSet set(final int virtual, final int real) {
@@ -60,6 +67,7 @@ class RecordsTest {
         assertEquals(3, c.portAt(0).byVirtualIndex(0).realIndex);
         assertEquals(200, c.qpNums.realOf(100, 0));
         assertEquals(4, c.remoteKeys.realOf(-3, 0));
+        assertEquals(Map.of(3, "host/device/5"), c.domains);
     }
 
     @Property
@@ -93,6 +101,31 @@ class RecordsTest {
                 ExceptionSet.EMPTY).contextAt(0);
         assertEquals(2, book.qpNumsBeside(first).size());
         assertEquals(2, book.remoteKeysBeside(first).size());
+    }
+
+    /** Of three contexts, none of which has an address of another, the first two share an XRC domain. */
+    @Test
+    void inASharedDomainTheNumbersAndKeysOfAllHold() {
+        final AddressBook book = new AddressBook(List.of(
+                owner(0, port(11, 21, LINK_LOCAL, ROUTED), set(100, 200), set(7, 8), set(1, 2), "host/device/1"),
+                owner(1, port(12, 22, ROUTED, ROUTED), set(101, 201), set(9, 10), set(3, 4), "host/device/1"),
+                owner(2, port(13, 23, new Gid(1, 1), ROUTED), set(102, 202), set(11, 12), set(5, 6), "host/other/1")));
+        final AddressBook.Destination shared = book.find(11, null, 100, IdMasks.IDENTITY);
+        assertEquals(8, shared.srqNums.realOf(7, 0));
+        assertEquals(10, shared.srqNums.realOf(9, 0));
+        assertEquals(2, shared.srqNums.size());
+        assertEquals(4, shared.remoteKeys.realOf(3, 0));
+        assertEquals(2, shared.remoteKeys.size());
+        assertSame(shared.remoteKeys, book.find(11, null, 100, IdMasks.IDENTITY).remoteKeys, "a key of tables");
+        assertEquals(2, book.find(12, null, 300, IdMasks.IDENTITY).srqNums.size());
+        assertEquals(1, book.find(13, null, 102, IdMasks.IDENTITY).srqNums.size());
+        final OwnerRecord.ContextIds first = book.contexts().get(0);
+        assertEquals(2, book.qpNumsBeside(first).size());
+        assertEquals(2, book.srqNumsBeside(first).size());
+        assertEquals(2, book.remoteKeysBeside(first).size());
+        assertEquals(201, book.strangers("host/device/").realOf(101, 0));
+        assertEquals(2, book.strangers("host/device/").size());
+        assertEquals(0, book.strangers("another/device/").size());
     }
 
     @Test

@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
@@ -46,6 +47,7 @@ final class Checkpoint {
     private RankLink link;
     private final Roster roster = new Roster();
     private final PeerTable peers;
+    private boolean ranksHaveLeft;
 
     /** How the rank finds its agent; after a restart, another. */
     interface Agent {
@@ -153,14 +155,20 @@ final class Checkpoint {
         final Set<String> wanted = peers.wanted();
         wanted.addAll(roster.wanted());
         // While the gates are open domains come and go.
-        if (phase == Phase.CLOSE) {
-            new SharedDomains(model, link.rank(), this::domainDevice).publish(values);
+        final SharedDomains domains = phase == Phase.CLOSE
+                ? new SharedDomains(model, link.rank(), context -> XrcVerbs.device(library, backend, context)) : null;
+        if (domains != null) {
+            domains.publish(values);
         }
         final Reply reply = link.exchange(epoch, phase, 0, new Contribution(values, wanted, true, ""));
         roster.found(reply.found(), reply.ranks());
+        if (domains != null) {
+            model.sharers(sharers(domains, reply.ranks()));
+        }
         final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
         lookUpDeparted(found);
-        peers.pair(found, !reply.departed().isEmpty() || roster.ranksHaveLeft());
+        ranksHaveLeft = !reply.departed().isEmpty() || roster.ranksHaveLeft();
+        peers.pair(found, ranksHaveLeft);
         for (final Connection c : peers.connections()) {
             // While the gates are open, a peer may have been created after its rank had published.
             if (c.pairing == Pairing.OUTSIDE && phase == Phase.CLOSE) {
@@ -172,10 +180,13 @@ final class Checkpoint {
         }
     }
 
-    /** Over ib2tcp a domain is of one process, whatever its file. */
-    private String domainDevice(final Context context) {
-        return backend.deviceName(library.deviceReal(context.vdevice))
-                + (backend.name().equals(Ib2TcpBackend.NAME) ? "@" + link.rank() : "");
+    /** Who shares XRC domains with this process: to ask everybody, everybody must be known. */
+    private Map<Integer, List<SharedDomains.Member>> sharers(final SharedDomains domains, final int ranks)
+            throws IOException {
+        while (!roster.complete() && (domains.any() || model.qps.inOrder().stream().anyMatch(Qp::ofXrc))) {
+            roster.found(link.lookup(roster.wanted(), RECONNECT_DEADLINE), ranks);
+        }
+        return domains.sharers(roster.numbers(), keys -> link.lookup(keys, RECONNECT_DEADLINE));
     }
 
     /** Processes that ended have left word of their queue pairs. */
@@ -217,8 +228,8 @@ final class Checkpoint {
             Ports.ensure(backend, context, model.masks); // opened since ANNOUNCE
         }
         exchangePeers(Phase.CLOSE);
-        XrcVerbs.refuseStrangers(library, model);
-        SharedDomains.check(peers.connections(), qp -> XrcVerbs.targets(library, qp),
+        XrcVerbs.refuseManyStrangers(library, model);
+        SharedDomains.check(peers.connections(), qp -> XrcVerbs.targets(library, qp), ranksHaveLeft,
                 keys -> link.lookup(keys, RECONNECT_DEADLINE));
     }
 
@@ -299,7 +310,6 @@ final class Checkpoint {
         long pause = 100_000;
         for (int round = 0;; round++) {
             drain.round(found);
-            XrcVerbs.refuseStrangers(library, model);
             final boolean agree = drain.settled() && roster.complete();
             final Set<String> wanted = drain.wanted();
             wanted.addAll(roster.wanted());

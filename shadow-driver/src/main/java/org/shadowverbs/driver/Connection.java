@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.util.LinkedHashSet;
+import java.util.Set;
 import org.shadowverbs.ids.QpRecord;
 
 /** A queue pair during one checkpoint: its peer, and how far its drain has come. */
@@ -20,6 +22,19 @@ final class Connection implements Pool.User {
     boolean timerRaised;
     /** What was said in the last round, to say only what is new. */
     byte[] said;
+
+    /** Of XRC, sending: it has named shared receive queues of others than the peer; null: it has not. */
+    Crossing crossing;
+
+    /** Whose domain the peer is in, and with whom that must go on to be shared. */
+    static final class Crossing {
+        final SharedDomains.Member peer;
+        final Set<SharedDomains.Member> others = new LinkedHashSet<SharedDomains.Member>();
+
+        Crossing(final SharedDomains.Member peer) {
+            this.peer = peer;
+        }
+    }
 
     Connection(final Qp qp) {
         this.qp = qp;

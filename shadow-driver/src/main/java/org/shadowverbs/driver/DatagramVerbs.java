@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -25,6 +26,9 @@ final class DatagramVerbs {
     private static final int IPV4_TTL = 28;
     private static final int IPV4_FROM = 32;
     private static final int IPV4_TO = 36;
+
+    /** In the keys of the table of senders: not a sender, but the queue pair of another process by whose way it sends. */
+    private static final long STRANGER = 2L << 40;
 
     private final Native library;
     private final Backend backend;
@@ -266,9 +270,25 @@ final class DatagramVerbs {
         return first;
     }
 
-    /** Real senders against virtual ones, for a context that receives datagrams. */
+    /** A context begins to receive from those whom it is not connected to: datagrams, or messages to shared XRC domains. */
+    void hearOthers(final long vcontext) {
+        final Context context = model.contexts.get(vcontext);
+        job.awaitAddressBook();
+        if (context.sourceMap == 0 && !model.book().isEmpty()) {
+            pushSources(context);
+        }
+    }
+
+    /**
+     * Real senders against virtual ones, for a context that receives datagrams, or messages by way of XRC queue pairs of
+     * other processes; the numbers of these, too.
+     */
     void pushSources(final Context context) {
         final Map<Long, Long> sources = new LinkedHashMap<Long, Long>();
+        final ExceptionSet strangers = strangers(context);
+        for (int i = 0; i < strangers.size(); i++) {
+            sources.put(STRANGER | strangers.realAt(i) & 0xff_ffff, strangers.virtualAt(i) & 0xff_ffffL);
+        }
         for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
             for (int p = 0; p < ids.portCount(); p++) {
                 add(sources, ids.portAt(p), ids.qpNums);
@@ -278,6 +298,16 @@ final class DatagramVerbs {
         context.sourceMap = sources.isEmpty() ? 0 : newMap(sources);
         library.contextSetSources(context.virtual, context.sourceMap);
         library.idmapFree(old);
+    }
+
+    /** Of the whole device, for the table stays, whatever domains are opened. */
+    private ExceptionSet strangers(final Context context) {
+        final String device = XrcVerbs.device(library, backend, context);
+        try {
+            return device == null ? ExceptionSet.EMPTY : model.book().strangers(SharedDomains.ofDevice(device));
+        } catch (IOException e) {
+            throw new VerbsException(VerbsErrno.EIO, "the host's boot id cannot be read: " + e.getMessage());
+        }
     }
 
     private void add(final Map<Long, Long> sources, final PortIds port, final ExceptionSet numbers) {

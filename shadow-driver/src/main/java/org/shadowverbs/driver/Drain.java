@@ -12,9 +12,11 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.bindings.abi.sv_bookmark;
 import org.shadowverbs.bindings.abi.sv_sent;
 import org.shadowverbs.bindings.abi.sv_srq_mark;
+import org.shadowverbs.bindings.abi.sv_stranger;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
@@ -38,6 +40,9 @@ final class Drain {
     /** What the queue pairs with shared receive queues receive from. */
     private final Map<Connection, Pool> poolOf = new LinkedHashMap<Connection, Pool>();
     private final Set<Pool> pools = new LinkedHashSet<Pool>();
+    /** What those of XRC receive from, by the domain's number. */
+    private final Map<Integer, DomainDrain> domains = new LinkedHashMap<Integer, DomainDrain>();
+    private final MemorySegment strangers;
     private final Map<Cq, Integer> ownRequests = new HashMap<Cq, Integer>();
     /** Something was done, or seen, since the last round. */
     private boolean moved;
@@ -52,28 +57,48 @@ final class Drain {
         this.scope = scope;
         for (final Connection c : connections) {
             c.said = null;
-            if (c.qp.srq != null || c.qp.xrcd != null) {
+            if (c.qp.srq != null) {
                 final Pool pool = pool(c.qp);
                 poolOf.put(c, pool);
                 pools.add(pool);
             }
+            if (c.qp.xrcd != null) {
+                takePart(c.qp.xrcd);
+            }
         }
+        for (final Xrcd xrcd : model.xrcds.inOrder()) {
+            if (!model.sharers(xrcd.domain).isEmpty()) {
+                takePart(xrcd);
+            }
+        }
+        strangers = domains.isEmpty() ? null : sv_stranger.allocateArray(shadowverbs_h.SV_MAX_STRANGERS(), arena);
+    }
+
+    private void takePart(final Xrcd xrcd) {
+        if (domains.containsKey(xrcd.domain)) {
+            return;
+        }
+        final List<String> others = new ArrayList<String>();
+        model.sharers(xrcd.domain).forEach(member -> others.add(member.name()));
+        final DomainDrain domain = new DomainDrain(new SharedDomains.Member(rank, xrcd.domain).name(), others);
+        for (final Srq srq : model.srqs.inOrder()) {
+            if (srq.xrcd != null && srq.xrcd.domain == xrcd.domain) {
+                domain.queues.add(new Pool.Queue(srq, srq.virtualNumber));
+            }
+        }
+        domains.put(xrcd.domain, domain);
     }
 
     /** That of another queue pair, if they share. */
     private Pool pool(final Qp qp) {
         for (final Map.Entry<Connection, Pool> e : poolOf.entrySet()) {
             final Qp other = e.getKey().qp;
-            if (qp.srq != null ? qp.srq == other.srq : other.xrcd != null && other.xrcd.domain == qp.xrcd.domain) {
+            if (qp.srq == other.srq) {
                 return e.getValue();
             }
         }
-        final Pool pool = new Pool(qp.xrcd != null);
-        for (final Srq srq : model.srqs.inOrder()) {
-            if (qp.receivesFrom(srq)) {
-                pool.queues.add(new Pool.Queue(srq, srq.virtualNumber));
-            }
-        }
+        final Pool pool = new Pool(false);
+        pool.queues.add(new Pool.Queue(qp.srq, 0));
         return pool;
     }
 
@@ -82,7 +107,6 @@ final class Drain {
         moved = false;
         hear(found);
         emptyCompletionQueues();
-        final boolean quiet = !moved;
         for (final Connection c : connections) {
             c.end.bookmark = read(c.qp);
         }
@@ -97,12 +121,32 @@ final class Drain {
             serve(c);
         }
         for (final Pool pool : pools) {
-            // The completion queues of a domain are emptied one after the other: a message may have been seen in one of
-            // them, and not yet the one before it in another.
-            if (quiet || !pool.numbered) {
-                land(pool);
+            land(pool);
+        }
+        for (final Map.Entry<Integer, DomainDrain> e : domains.entrySet()) {
+            // Who does not know, which CLOSE has made unlikely, says nothing: then all wait until the deadline.
+            final int count = model.sharers(e.getKey()).isEmpty() ? 0 : library.xrcdStrangers(e.getKey(), strangers);
+            if (count >= 0 && e.getValue().conclude()) {
+                land(e.getValue());
+                e.getValue().look(share(e.getKey(), count));
             }
         }
+    }
+
+    /** What is known of a domain, beside its queues. */
+    private Share share(final int domain, final int count) {
+        final Share share = new Share();
+        for (int i = 0; i < count; i++) {
+            final MemorySegment stranger = sv_stranger.asSlice(strangers, i);
+            share.strangers.put(sv_stranger.qp_num(stranger), sv_stranger.received(stranger));
+        }
+        share.ended.addAll(model.endedReceivers(domain));
+        for (final Connection c : connections) {
+            if (c.qp.xrcd != null && c.qp.xrcd.domain == domain && c.pairing == Pairing.CONNECTED) {
+                share.targets.add(new Share.Target(c.qp.virtualQpNum, c.end.bookmark.received, c.heard));
+            }
+        }
+        return share;
     }
 
     /**
@@ -162,6 +206,11 @@ final class Drain {
                 return false;
             }
         }
+        for (final DomainDrain domain : domains.values()) {
+            if (!domain.settled()) {
+                return false;
+            }
+        }
         return true;
     }
 
@@ -177,12 +226,10 @@ final class Drain {
     }
 
     private void readPools() throws Refusal {
-        for (final Pool pool : pools) {
-            for (final Pool.Queue queue : pool.queues) {
-                library.srqBookmark(queue.srq.virtual, srqBookmark);
-                queue.receives = sv_srq_mark.receives(srqBookmark);
-                queue.landings = sv_srq_mark.landings(srqBookmark);
-            }
+        for (final Pool.Queue queue : allQueues()) {
+            library.srqBookmark(queue.srq.virtual, srqBookmark);
+            queue.receives = sv_srq_mark.receives(srqBookmark);
+            queue.landings = sv_srq_mark.landings(srqBookmark);
         }
         for (final Connection c : connections) {
             // That all its messages have been counted is told by an event.
@@ -190,6 +237,13 @@ final class Drain {
                 check(c, "take the events of its device", library.contextDrain(c.qp.context().virtual));
             }
         }
+    }
+
+    private List<Pool.Queue> allQueues() {
+        final List<Pool.Queue> queues = new ArrayList<Pool.Queue>();
+        pools.forEach(pool -> queues.addAll(pool.queues));
+        domains.values().forEach(domain -> queues.addAll(domain.queues));
+        return queues;
     }
 
     /** Whether both ends of each connection are settled: this rank need not stay for anybody. */
@@ -205,6 +259,11 @@ final class Drain {
                 return false;
             }
         }
+        for (final DomainDrain domain : domains.values()) {
+            if (!domain.finished()) {
+                return false;
+            }
+        }
         return true;
     }
 
@@ -216,7 +275,8 @@ final class Drain {
     Map<String, byte[]> published() {
         final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
         for (final Connection c : connections) {
-            if (c.pairing != Pairing.CONNECTED) {
+            // What has been received, and what is left, is known of a moment at which nothing moved.
+            if (c.pairing != Pairing.CONNECTED || c.qp.xrcd != null && domain(c).view() == null) {
                 continue;
             }
             final byte[] bytes = record(c).encode();
@@ -225,7 +285,20 @@ final class Drain {
                 values.put(DrainRecord.key(scope, rank, c.qp.sequence), bytes);
             }
         }
+        for (final Map.Entry<Integer, DomainDrain> e : domains.entrySet()) {
+            if (e.getValue().shared() && e.getValue().said() != null) {
+                values.put(key(new SharedDomains.Member(rank, e.getKey()).name()), e.getValue().said());
+            }
+        }
         return values;
+    }
+
+    private String key(final String member) {
+        return scope + "m/" + member;
+    }
+
+    private DomainDrain domain(final Connection c) {
+        return domains.get(c.qp.xrcd.domain);
     }
 
     /** The peers of all connections: also one that is settled may yet have to do something for its peer. */
@@ -236,6 +309,7 @@ final class Drain {
                 keys.add(DrainRecord.key(scope, c.peer.rank, c.peer.sequence));
             }
         }
+        domains.values().forEach(domain -> domain.others().forEach(other -> keys.add(key(other))));
         return keys;
     }
 
@@ -246,6 +320,11 @@ final class Drain {
         for (final Connection c : connections) {
             if (!c.settled() && n++ == 0) {
                 first = c.name() + " waits for " + c.decision.why;
+            }
+        }
+        for (final Map.Entry<Integer, DomainDrain> e : domains.entrySet()) {
+            if (!e.getValue().settled() && n++ == 0) {
+                first = "XRC domain " + e.getKey() + " waits until nothing moves in it";
             }
         }
         return n > 1 ? first + ", and " + (n - 1) + " more" : first;
@@ -261,6 +340,14 @@ final class Drain {
                     : found.get(DrainRecord.key(scope, c.peer.rank, c.peer.sequence));
             if (bytes != null) {
                 c.heard = DrainRecord.decode(bytes);
+            }
+        }
+        for (final DomainDrain domain : domains.values()) {
+            for (final String other : domain.others()) {
+                final byte[] bytes = found.get(key(other));
+                if (bytes != null) {
+                    domain.hear(other, bytes);
+                }
             }
         }
     }
@@ -292,21 +379,18 @@ final class Drain {
             }
         }
         for (final Pool pool : pools) {
-            for (final Pool.Queue queue : pool.queues) {
-                for (final Cq cq : queue.landings > 0 ? receiveCqs(pool, queue) : Set.<Cq>of()) {
-                    count(cq, queue.landings);
-                }
+            for (final Cq cq : pool.landings() > 0 ? receiveCqs(pool) : Set.<Cq>of()) {
+                count(cq, pool.landings());
             }
+        }
+        for (final DomainDrain domain : domains.values()) {
+            domain.queues.forEach(queue -> count(queue.srq.cq, queue.landings));
         }
     }
 
-    /** Where the completion of a landing may come: of XRC the queue says that, else any of its users may get it. */
-    private Set<Cq> receiveCqs(final Pool pool, final Pool.Queue queue) {
+    /** Where the completion of a landing may come: any of its users may get it. */
+    private Set<Cq> receiveCqs(final Pool pool) {
         final Set<Cq> cqs = new HashSet<Cq>();
-        if (queue.srq.cq != null) {
-            cqs.add(queue.srq.cq);
-            return cqs;
-        }
         for (final Connection c : users(pool)) {
             cqs.add(c.qp.receiveCq);
         }
@@ -402,15 +486,30 @@ final class Drain {
         if (landing == null) {
             return;
         }
-        for (final Cq cq : receiveCqs(pool, landing.queue)) {
+        for (final Cq cq : receiveCqs(pool)) {
             if (!takeRoom(cq)) {
                 return;
             }
         }
-        check(users.get(0), "post a landing of " + landing.length + " bytes",
-                library.srqPostLanding(landing.queue.srq.virtual, landing.length));
+        post(landing);
         landing.queue.landings++;
         pool.landingsPosted++;
+    }
+
+    private void land(final DomainDrain domain) throws Refusal {
+        final Pool.Landing landing = domain.landing();
+        if (landing != null && takeRoom(landing.queue.srq.cq)) {
+            post(landing);
+            domain.landed(landing.queue);
+        }
+    }
+
+    private void post(final Pool.Landing landing) throws Refusal {
+        final int err = library.srqPostLanding(landing.queue.srq.virtual, landing.length);
+        if (err != 0) {
+            throw new Refusal("a shared receive queue: cannot post a landing of " + landing.length + " bytes: "
+                    + VerbsErrno.name(err));
+        }
         moved = true;
     }
 
@@ -459,16 +558,18 @@ final class Drain {
 
     private DrainRecord record(final Connection c) {
         final Bookmark b = c.end.bookmark;
-        final Pool pool = poolOf.get(c);
+        final DomainDrain.View view = c.qp.xrcd == null ? null : domain(c).view();
+        final Pool pool = view == null ? poolOf.get(c) : view.pool;
         final boolean lands = c.decision.action == DrainPolicy.Action.ASK_LANDING;
-        return new DrainRecord(b.received, pool == null ? b.receives : pool.receives(),
+        return new DrainRecord(view == null ? b.received : view.received(c.qp.virtualQpNum), pool == null ? b.receives : pool.receives(),
                 pool == null ? b.landings : pool.landings(),
                 c.qp.attributes.state() == verbs_h.IBV_QPS_ERR(), c.end.withdrawn || c.end.failAfterwards,
                 c.end.undecided(), c.decision.action == DrainPolicy.Action.ASK_MARKER, c.granted,
-                c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0, poolRecord(c, pool));
+                c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0,
+                poolRecord(c, pool, view == null ? pool != null && pool.settled(users(pool)) : view.settled()));
     }
 
-    private PoolRecord poolRecord(final Connection c, final Pool pool) {
+    private PoolRecord poolRecord(final Connection c, final Pool pool, final boolean settled) {
         final boolean toShared = c.heard != null && c.heard.pool.shared;
         if (pool == null && !toShared) {
             return PoolRecord.NONE;
@@ -486,7 +587,7 @@ final class Drain {
             }
         }
         return new PoolRecord(pool != null, pool == null ? 0 : pool.landingsPosted,
-                pool != null && pool.settled(users(pool)), pool == null ? new int[0] : pool.numbers(),
+                settled, pool == null ? new int[0] : pool.numbers(),
                 pool == null ? new long[0] : pool.free(), toShared ? c.heard.pool.landings : 0,
                 c.end.bookmark.consumers, ordinal, length, srq);
     }

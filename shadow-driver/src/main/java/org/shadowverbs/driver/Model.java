@@ -2,7 +2,11 @@
 package org.shadowverbs.driver;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.TreeSet;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.Gid;
 import org.shadowverbs.ids.IdMasks;
@@ -31,6 +35,11 @@ final class Model {
     /** The published ids of the whole job since the last REATTACH. */
     private volatile AddressBook book = AddressBook.EMPTY;
     private int sequence;
+    /** By the number of an XRC domain: the other processes that have it open, as of the last closed gate. */
+    private Map<Integer, List<SharedDomains.Member>> sharers = Map.of();
+    /** Likewise, of those with a file: the numbers of shared receive queues destroyed, of receive queue pairs destroyed or reset. */
+    private final Map<Integer, Set<Integer>> endedQueues = new HashMap<Integer, Set<Integer>>();
+    private final Map<Integer, Set<Integer>> endedReceivers = new HashMap<Integer, Set<Integer>>();
     /** Queue pairs destroyed since the last checkpoint while connected: their peers may still be there. */
     private final List<Tombstone> tombstones = new ArrayList<Tombstone>();
 
@@ -75,6 +84,45 @@ final class Model {
             throw new VerbsException(VerbsErrno.EINVAL);
         }
         return qp;
+    }
+
+    List<SharedDomains.Member> sharers(final int domain) {
+        return sharers.getOrDefault(domain, List.of());
+    }
+
+    void sharers(final Map<Integer, List<SharedDomains.Member>> found) {
+        sharers = found;
+    }
+
+    /** Goes on without those ranks. */
+    void forgetSharers(final Set<Integer> ranks) {
+        final Map<Integer, List<SharedDomains.Member>> left = new HashMap<Integer, List<SharedDomains.Member>>(sharers);
+        left.replaceAll((domain, members) -> members.stream().filter(m -> !ranks.contains(m.rank())).toList());
+        sharers = left;
+    }
+
+    synchronized void queueEnded(final Xrcd xrcd, final int number) {
+        ended(endedQueues, xrcd, number);
+    }
+
+    synchronized void receiverEnded(final Xrcd xrcd, final int number) {
+        ended(endedReceivers, xrcd, number);
+    }
+
+    private static void ended(final Map<Integer, Set<Integer>> numbers, final Xrcd xrcd, final int number) {
+        if (xrcd != null && xrcd.fd >= 0) {
+            numbers.computeIfAbsent(xrcd.domain, d -> new TreeSet<Integer>()).add(number);
+        }
+    }
+
+    /** While no verb is under way. */
+    Set<Integer> endedQueues(final int domain) {
+        return endedQueues.getOrDefault(domain, Set.of());
+    }
+
+    /** While no verb is under way. */
+    Set<Integer> endedReceivers(final int domain) {
+        return endedReceivers.getOrDefault(domain, Set.of());
     }
 
     synchronized int nextSequence() {

@@ -221,6 +221,12 @@ interface Native {
     /** @return how many, or -1: more than SV_MAX_TARGETS */
     int qpTargets(long vqp, MemorySegment numbers);
 
+    /**
+     * @param strangers room for SV_MAX_STRANGERS of struct sv_stranger
+     * @return how many, or -1: more
+     */
+    int xrcdStrangers(int domain, MemorySegment strangers);
+
     int qpRetire(long vqp, long position);
 
     int qpPostMarker(long vqp);

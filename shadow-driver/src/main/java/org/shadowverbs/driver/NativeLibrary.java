@@ -112,6 +112,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_CQ_DRAIN = f("sv_cq_drain");
     private static final MemorySegment SV_QP_SENT = f("sv_qp_sent");
     private static final MemorySegment SV_QP_TARGETS = f("sv_qp_targets");
+    private static final MemorySegment SV_XRCD_STRANGERS = f("sv_xrcd_strangers");
     private static final MemorySegment SV_QP_RETIRE = f("sv_qp_retire");
     private static final MemorySegment SV_QP_POST_MARKER = f("sv_qp_post_marker");
     private static final MemorySegment SV_QP_POST_LANDING = f("sv_qp_post_landing");
@@ -656,6 +657,11 @@ final class NativeLibrary implements Native {
     @Override
     public int qpTargets(final long vqp, final MemorySegment numbers) {
         return (int) call(SV_QP_TARGETS, vqp, numbers.address());
+    }
+
+    @Override
+    public int xrcdStrangers(final int domain, final MemorySegment strangers) {
+        return (int) call(SV_XRCD_STRANGERS, domain, strangers.address());
     }
 
     @Override

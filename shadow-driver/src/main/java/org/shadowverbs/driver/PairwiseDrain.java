@@ -6,6 +6,7 @@ import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.coordinator.client.RankLink;
@@ -23,20 +24,24 @@ final class PairwiseDrain {
     private final Backend backend;
     private final Model model;
     private final List<Connection> connections;
+    private final Set<Integer> apart;
 
+    /** @param apart ranks that take no part: what had come to their queues is not known */
     PairwiseDrain(final Native library, final Backend backend, final Model model,
-            final List<Connection> connections) {
+            final List<Connection> connections, final Set<Integer> apart) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.connections = connections;
+        this.apart = apart;
     }
 
     /** Until all are settled, or the time is over: what is in doubt then reports an error. */
     void run(final RankLink link, final long epoch, final int seconds) throws Refusal, IOException {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
-        final Drain drain = new Drain(library, backend, model, connections, link.rank(), "p/" + epoch + '/');
+        final Drain drain = new Drain(library, backend, model, connections, link.rank(), "p/" + epoch + '/' + link.attempt() + '/');
         try {
+            failWhatNobodyKnows();
             Map<String, byte[]> found = new HashMap<String, byte[]>();
             for (;;) {
                 drain.round(found);
@@ -60,13 +65,25 @@ final class PairwiseDrain {
         }
     }
 
+    /** What has come to shared receive queues, of XRC, of ranks that take no part is in doubt. */
+    private void failWhatNobodyKnows() {
+        for (final Connection c : connections) {
+            if (c.crossing != null && c.crossing.others.stream().anyMatch(other -> apart.contains(other.rank()))) {
+                doubt(c, "has named shared receive queues of a process that is not there");
+            }
+        }
+    }
+
     private void failUnsettled() {
         for (final Connection c : connections) {
             if (!c.settled()) {
-                library.say(c.name() + " still waits for " + c.decision.why
-                        + "; what it has sent is in doubt, and it will report an error");
-                c.end.failAfterwards = true;
+                doubt(c, "still waits for " + c.decision.why);
             }
         }
+    }
+
+    private void doubt(final Connection c, final String why) {
+        library.say(c.name() + ' ' + why + "; what it has sent is in doubt, and it will report an error");
+        c.end.failAfterwards = true;
     }
 }

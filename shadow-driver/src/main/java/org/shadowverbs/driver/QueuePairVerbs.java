@@ -99,10 +99,7 @@ final class QueuePairVerbs {
         final Srq srq = vsrq == 0 ? null : model.srqs.get(vsrq);
         final boolean signalAll = ibv_qp_init_attr.sq_sig_all(init) != 0;
         if (type == verbs_h.IBV_QPT_UD()) {
-            job.awaitAddressBook();
-            if (context.sourceMap == 0 && !model.book().isEmpty()) {
-                datagrams.pushSources(context);
-            }
+            datagrams.hearOthers(context.virtual);
         }
         final long virtual = library.qpAlloc(context.virtual, pd == null ? 0 : pd.virtual);
         if (virtual == 0) {
@@ -233,6 +230,10 @@ final class QueuePairVerbs {
                     return err;
                 }
             }
+            if ((mask & verbs_h.IBV_QP_STATE()) != 0 && ibv_qp_attr.qp_state(attr) == verbs_h.IBV_QPS_RESET()
+                    && qp.attributes.connected()) {
+                model.receiverEnded(qp.xrcd, qp.virtualQpNum);
+            }
             qp.attributes.record(attr, mask);
             if ((mask & verbs_h.IBV_QP_AV()) != 0) {
                 qp.peerGone = false;
@@ -329,6 +330,7 @@ final class QueuePairVerbs {
             model.qps.remove(qp);
             if (qp.attributes.connected()) {
                 model.bury(qp);
+                model.receiverEnded(qp.xrcd, qp.virtualQpNum);
             }
             library.qpFree(qp.virtual);
             keyMaps.release(qp.remoteKeyMap);

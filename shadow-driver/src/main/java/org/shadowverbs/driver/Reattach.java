@@ -71,12 +71,15 @@ final class Reattach {
         for (;;) {
             try {
                 timings.begin();
+                if (Ib2TcpBackend.NAME.equals(backend.name())) {
+                    SharedDomains.refuseCrossing(connections);
+                }
                 settle(link, epoch, ranks, connections, seconds);
                 destroy(connections);
                 timings.end("PUBLISHED");
                 realObjects.create();
                 timings.end("devices opened, objects made anew");
-                final OwnerRecord own = publish(link, epoch, ranks);
+                final OwnerRecord own = publish(link, epoch, ranks, connections);
                 timings.end("CONNECTED");
                 connect();
                 realObjects.windows().rebind();
@@ -132,7 +135,11 @@ final class Reattach {
         if (drained != Drained.NO) {
             return;
         }
-        new PairwiseDrain(library, backend, model, left).run(link, epoch, seconds);
+        // What a rank knows that takes no part (any more) nobody else does.
+        final Set<Integer> apart = new LinkedHashSet<Integer>(ranks);
+        apart.removeIf(rank -> others.get(rank) == Drained.NO);
+        model.forgetSharers(apart);
+        new PairwiseDrain(library, backend, model, left, apart).run(link, epoch, seconds);
         drained = Drained.PAIRWISE;
     }
 
@@ -157,8 +164,8 @@ final class Reattach {
     }
 
     /** Real ids against virtual ones: this rank's to all, all ranks' to this one. */
-    private OwnerRecord publish(final RankLink link, final long epoch, final Set<Integer> ranks)
-            throws CheckpointAborted, IOException {
+    private OwnerRecord publish(final RankLink link, final long epoch, final Set<Integer> ranks,
+            final List<Connection> connections) throws Refusal, CheckpointAborted, IOException {
         final OwnerRecord own = new OwnerRecord(link.rank(), carriedOver());
         final Map<String, byte[]> values = new HashMap<String, byte[]>();
         values.put(key(link.rank()), own.encode());
@@ -174,6 +181,7 @@ final class Reattach {
                 owners.add(OwnerRecord.decode(record));
             }
         }
+        SharedDomains.checkStillShared(connections, owners);
         adopt(new AddressBook(owners), own);
         return own;
     }
@@ -191,7 +199,7 @@ final class Reattach {
         }
     }
 
-    private OwnerRecord.ContextIds[] carriedOver() {
+    private OwnerRecord.ContextIds[] carriedOver() throws Refusal {
         final List<Context> contexts = model.contexts.inOrder();
         final OwnerRecord.ContextIds[] ids = new OwnerRecord.ContextIds[contexts.size()];
         for (int i = 0; i < ids.length; i++) {
@@ -204,7 +212,7 @@ final class Reattach {
         return "x/" + rank;
     }
 
-    private OwnerRecord.ContextIds carriedOver(final Context context) {
+    private OwnerRecord.ContextIds carriedOver(final Context context) throws Refusal {
         context.reattached = true;
         Ports.refresh(backend, context, model.masks);
         final List<Qp> qps = new ArrayList<Qp>();
@@ -220,7 +228,7 @@ final class Reattach {
             reals[i] = backend.qpNum(qps.get(i).real);
         }
         return new OwnerRecord.ContextIds(context.ports, ExceptionSet.of(virtuals, reals, virtuals.length),
-                srqNumbers(context), keys(context, true, true));
+                srqNumbers(context), keys(context, true, true), XrcVerbs.sharedDomains(library, backend, model, context));
     }
 
     private ExceptionSet srqNumbers(final Context context) {
@@ -284,9 +292,15 @@ final class Reattach {
         keyMaps.release(old);
     }
 
-    private boolean receivesDatagrams(final Context context) {
+    /** Its completions may name senders, or queue pairs, that are not its own: of datagrams, and of shared XRC domains. */
+    private boolean hearsOthers(final Context context) {
         for (final Qp qp : model.qps.inOrder()) {
             if (qp.datagrams() && qp.context() == context) {
+                return true;
+            }
+        }
+        for (final Xrcd xrcd : model.xrcds.inOrder()) {
+            if (xrcd.fd >= 0 && xrcd.context == context) {
                 return true;
             }
         }
@@ -304,7 +318,7 @@ final class Reattach {
             }
         }
         for (final Context context : model.contexts.inOrder()) {
-            if (receivesDatagrams(context)) {
+            if (hearsOthers(context)) {
                 queuePairs.datagrams().pushSources(context);
             }
         }

@@ -169,6 +169,7 @@ final class SharedReceiveVerbs {
             if (err == 0) {
                 srq.real = 0;
                 model.srqs.remove(srq);
+                model.queueEnded(srq.xrcd, srq.virtualNumber);
                 library.srqFree(vsrq);
             }
             return err;

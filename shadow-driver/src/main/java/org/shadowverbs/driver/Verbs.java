@@ -200,6 +200,7 @@ final class Verbs {
                 r.answer(0, queuePairs.datagrams().detach(r.arg(0), r.struct(1, GID_SIZE), r.intArg(2) & 0xffff));
                 break;
             case Op.OPEN_XRCD:
+                queuePairs.datagrams().hearOthers(r.arg(0));
                 r.answer(xrc.open(r.arg(0), r.struct(1, ibv_xrcd_init_attr.sizeof())), 0);
                 break;
             case Op.CLOSE_XRCD:

@@ -4,9 +4,12 @@ package org.shadowverbs.driver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
 import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.bindings.abi.sv_qp_spec;
-import org.shadowverbs.bindings.abi.sv_srq_mark;
+import org.shadowverbs.bindings.abi.sv_stranger;
 import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
 import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
@@ -163,29 +166,43 @@ final class XrcVerbs {
         }
     }
 
+    /** The XRC domains of a context that other processes may have open, too: as {@link SharedDomains#keys}. */
+    static Map<Integer, String> sharedDomains(final Native library, final Backend backend, final Model model,
+            final Context context) throws Refusal {
+        final List<Xrcd> xrcds = new ArrayList<Xrcd>();
+        for (final Xrcd xrcd : model.xrcds.inOrder()) {
+            if (xrcd.context == context) {
+                xrcds.add(xrcd);
+            }
+        }
+        return SharedDomains.keys(xrcds, c -> device(library, backend, c));
+    }
+
+    /** What queue pairs of other processes have brought is to be known of each; there must be room for a few more. */
+    static void refuseManyStrangers(final Native library, final Model model) throws Refusal {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment strangers = sv_stranger.allocateArray(shadowverbs_h.SV_MAX_STRANGERS(), arena);
+            for (final Xrcd xrcd : model.xrcds.inOrder()) {
+                final int count = model.sharers(xrcd.domain).isEmpty() ? 0 : library.xrcdStrangers(xrcd.domain, strangers);
+                if (count < 0 || count > shadowverbs_h.SV_MAX_STRANGERS() / 2) {
+                    throw new Refusal("too many queue pairs of other processes have brought messages to XRC's shared receive"
+                            + " queues to know what each has brought: that cannot be checkpointed");
+                }
+            }
+        }
+    }
+
+    /** What domains are shared through on this host. Null: over ib2tcp a domain is of one process, whatever its file. */
+    static String device(final Native library, final Backend backend, final Context context) {
+        return Ib2TcpBackend.NAME.equals(backend.name()) ? null : backend.deviceName(library.deviceReal(context.vdevice));
+    }
+
     /** The numbers of shared receive queues that requests of a queue pair that sends have named; null: too many. */
     static int[] targets(final Native library, final Qp qp) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment numbers = arena.allocate(ValueLayout.JAVA_INT, shadowverbs_h.SV_MAX_TARGETS());
             final int count = library.qpTargets(qp.virtual, numbers);
             return count < 0 ? null : numbers.asSlice(0, (long) count * Integer.BYTES).toArray(ValueLayout.JAVA_INT);
-        }
-    }
-
-    /** Messages that queue pairs of other processes have brought can neither be counted nor brought again. */
-    static void refuseStrangers(final Native library, final Model model) throws Refusal {
-        try (Arena arena = Arena.ofConfined()) {
-            final MemorySegment mark = sv_srq_mark.allocate(arena);
-            for (final Srq srq : model.srqs.inOrder()) {
-                if (srq.xrcd == null) {
-                    continue;
-                }
-                library.srqBookmark(srq.virtual, mark);
-                if (sv_srq_mark.foreign(mark) != 0) {
-                    throw new Refusal("XRC's shared receive queue 0x" + Integer.toHexString(srq.virtualNumber)
-                            + " has taken messages of another process' queue pair, which cannot be checkpointed");
-                }
-            }
         }
     }
 

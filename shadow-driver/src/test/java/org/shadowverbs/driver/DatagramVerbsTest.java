@@ -9,6 +9,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
@@ -65,7 +66,7 @@ class DatagramVerbsTest {
     private static OwnerRecord owner(final int rank, final int realLid, final int[] virtuals, final int[] reals) {
         final PortIds port = new PortIds(1, VIRTUAL_LID, realLid, 0, 1, new PortIds.GidPair[0]);
         return new OwnerRecord(rank, new OwnerRecord.ContextIds[] {new OwnerRecord.ContextIds(new PortIds[] {port},
-                ExceptionSet.of(virtuals, reals, virtuals.length), ExceptionSet.EMPTY, ExceptionSet.EMPTY)});
+                ExceptionSet.of(virtuals, reals, virtuals.length), ExceptionSet.EMPTY, ExceptionSet.EMPTY, Map.of())});
     }
 
     private long create() {
@@ -113,7 +114,7 @@ class DatagramVerbsTest {
                 new PortIds.GidPair[] {new PortIds.GidPair(3, 0, known, 7, real)});
         model.book(new AddressBook(List.of(new OwnerRecord(0, new OwnerRecord.ContextIds[] {
             new OwnerRecord.ContextIds(new PortIds[] {port}, ExceptionSet.EMPTY, ExceptionSet.EMPTY,
-                    ExceptionSet.EMPTY)}))));
+                    ExceptionSet.EMPTY, Map.of())}))));
         context.ports = new PortIds[] {port};
         context.reattached = true;
         final MemorySegment attr = ibv_ah_attr.allocate(arena);
@@ -181,7 +182,7 @@ class DatagramVerbsTest {
         context.reattached = true;
         model.book(new AddressBook(List.of(new OwnerRecord(1, new OwnerRecord.ContextIds[] {
             new OwnerRecord.ContextIds(new PortIds[] {portWith(PEERS, PEERS_NOW)}, ExceptionSet.EMPTY,
-                    ExceptionSet.EMPTY, ExceptionSet.EMPTY)}))));
+                    ExceptionSet.EMPTY, ExceptionSet.EMPTY, Map.of())}))));
         for (final MemorySegment grh : List.of(header(PEERS_NOW, OURS_NOW), header(PEERS, OURS))) {
             final MemorySegment attr = ibv_ah_attr.allocate(arena);
             assertEquals(0, verbs.initAh(1, 1, grh, attr));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
-import static org.junit.jupiter.api.Assertions.assertDoesNotThrow;
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -10,12 +10,14 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.function.Function;
 import org.junit.jupiter.api.Test;
-import org.shadowverbs.bindings.abi.sv_srq_mark;
 import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.driver.SharedDomains.Member;
+import org.shadowverbs.ids.ExceptionSet;
 import org.shadowverbs.ids.Gid;
 import org.shadowverbs.ids.IdMasks;
+import org.shadowverbs.ids.OwnerRecord;
+import org.shadowverbs.ids.PortIds;
 import org.shadowverbs.ids.QpRecord;
 
 class SharedDomainsTest {
@@ -24,6 +26,8 @@ class SharedDomainsTest {
     private static final int OTHER = 5;
     private static final int ITS_OWN = 70;
     private static final int THE_OTHERS = 71;
+    private static final int PEERS_NUMBER = 9;
+    private static final int DOMAIN = 1;
 
     private final Map<String, byte[]> published = new HashMap<>();
 
@@ -50,17 +54,20 @@ class SharedDomainsTest {
     }
 
     /** Of a sender that is connected to the receiver's queue pair. */
-    private void check(final int... targets) throws Exception {
-        check(Pairing.CONNECTED, qp -> targets);
-    }
-
-    private void check(final Pairing pairing, final Function<Qp, int[]> targets) throws Exception {
+    private Connection sender(final Pairing pairing) {
         final Context context = new Context(1, 101, 5, "shadow0", 1, 7, 7, IdMasks.IDENTITY);
         final Connection c = new Connection(new Qp(7, 107, 0, context, null, null, null, null, null,
                 verbs_h.IBV_QPT_XRC_SEND(), 77, false, 0, 1, 0, 1, 0, 0));
         c.pairing = pairing;
-        c.peer = new QpRecord(RECEIVER, process(STDIN, 0).qps.inOrder().iterator().next().sequence, 9, 3, 77, 0, Gid.ZERO, 7);
-        SharedDomains.check(List.of(c), targets, this::find);
+        c.peer = new QpRecord(RECEIVER, process(STDIN, 0).qps.inOrder().iterator().next().sequence, PEERS_NUMBER, 3, 77, 0,
+                Gid.ZERO, 7);
+        return c;
+    }
+
+    private Connection.Crossing check(final boolean ranksHaveLeft, final int... targets) throws Exception {
+        final Connection c = sender(Pairing.CONNECTED);
+        SharedDomains.check(List.of(c), qp -> targets, ranksHaveLeft, this::find);
+        return c.crossing;
     }
 
     private Map<String, byte[]> find(final Set<String> keys) {
@@ -69,58 +76,114 @@ class SharedDomainsTest {
         return found;
     }
 
+    private Map<Integer, List<Member>> sharers(final int rank, final String device) throws Exception {
+        return new SharedDomains(process(STDIN, 0), rank, c -> device).sharers(List.of(RECEIVER, OTHER), this::find);
+    }
+
     @Test
     void whoSendsToItsPeersQueuesIsNotConcernedByWhoElseHasTheDomain() throws Exception {
         bothHaveItOpen("shadow0", "shadow0");
-        check(ITS_OWN);
-        check();
+        assertNull(check(true, ITS_OWN));
+        assertNull(check(true));
     }
 
     @Test
-    void aQueueOfAnotherProcessIsNamedWithItsRank() throws Exception {
+    void whoHasADomainKnowsWithWhom() throws Exception {
         bothHaveItOpen("shadow0", "shadow0");
-        final Refusal refusal = assertThrows(Refusal.class, () -> check(ITS_OWN, THE_OTHERS));
-        assertTrue(refusal.getMessage().contains("shared receive queue 0x47, which is of rank 5 "), refusal.getMessage());
-        assertDoesNotThrow(() -> check(Pairing.GONE, qp -> new int[] {THE_OTHERS}));
+        assertEquals(Map.of(DOMAIN, List.of(new Member(OTHER, DOMAIN))), sharers(RECEIVER, "shadow0"));
+        assertEquals(Map.of(DOMAIN, List.of(new Member(RECEIVER, DOMAIN))), sharers(OTHER, "shadow0"));
+        assertEquals(Map.of(), sharers(OTHER, "shadow1"));
+        assertEquals(Map.of(), sharers(OTHER, null));
     }
 
     @Test
-    void aQueueOfNobodyConcernsNobody() throws Exception {
+    void whoseAQueueIsThatIsNotThePeersIsFound() throws Exception {
         bothHaveItOpen("shadow0", "shadow0");
-        check(ITS_OWN, 99);
+        final Connection.Crossing crossing = check(true, ITS_OWN, THE_OTHERS);
+        assertEquals(new Member(RECEIVER, DOMAIN), crossing.peer);
+        assertEquals(Set.of(new Member(OTHER, DOMAIN)), crossing.others);
+        final Connection gone = sender(Pairing.GONE);
+        SharedDomains.check(List.of(gone), qp -> new int[] {THE_OTHERS}, true, this::find);
+        assertNull(gone.crossing);
+    }
+
+    @Test
+    void aQueueThatWasDestroyedIsItsProcessesAllTheSame() throws Exception {
+        final Model other = process(STDIN, 0);
+        other.queueEnded(other.xrcds.get(3), THE_OTHERS);
+        publish(RECEIVER, process(STDIN, ITS_OWN), "shadow0");
+        publish(OTHER, other, "shadow0");
+        assertEquals(Set.of(new Member(OTHER, DOMAIN)), check(true, THE_OTHERS).others);
+    }
+
+    @Test
+    void aQueueOfNobodyIsRefusedOnlyWhenItMayHaveBeenOfAProcessThatHasEnded() throws Exception {
+        bothHaveItOpen("shadow0", "shadow0");
+        assertNull(check(false, ITS_OWN, 99));
+        final Refusal refusal = assertThrows(Refusal.class, () -> check(true, ITS_OWN, 99));
+        assertTrue(refusal.getMessage().contains("shared receive queue 0x63 "), refusal.getMessage());
+    }
+
+    @Test
+    void theCountsOfANumberThatWasAnothersAreNotTakenForItsOwn() throws Exception {
+        for (final int rank : List.of(RECEIVER, OTHER)) {
+            published.clear();
+            final Model receiver = process(STDIN, ITS_OWN);
+            final Model other = process(STDIN, THE_OTHERS);
+            final Model ended = rank == RECEIVER ? receiver : other;
+            ended.receiverEnded(ended.xrcds.get(3), PEERS_NUMBER);
+            publish(RECEIVER, receiver, "shadow0");
+            publish(OTHER, other, "shadow0");
+            assertNull(check(false, ITS_OWN));
+            final Refusal refusal = assertThrows(Refusal.class, () -> check(false, ITS_OWN, THE_OTHERS));
+            assertTrue(refusal.getMessage().contains("cannot be told apart"), refusal.getMessage());
+        }
     }
 
     @Test
     void domainsOfOneFileOnTwoDevicesAreTwo() throws Exception {
         bothHaveItOpen("shadow0", "shadow1");
-        check(THE_OTHERS);
+        assertNull(check(false, THE_OTHERS));
     }
 
     @Test
     void tooManyQueuesAreRefusedWhereTheDomainHasAFile() throws Exception {
-        check(Pairing.CONNECTED, qp -> null);
+        SharedDomains.check(List.of(sender(Pairing.CONNECTED)), qp -> null, true, this::find);
         bothHaveItOpen("shadow0", "shadow0");
-        final Refusal refusal = assertThrows(Refusal.class, () -> check(Pairing.CONNECTED, qp -> null));
+        final Refusal refusal = assertThrows(Refusal.class,
+                () -> SharedDomains.check(List.of(sender(Pairing.CONNECTED)), qp -> null, false, this::find));
         assertTrue(refusal.getMessage().contains("too many"), refusal.getMessage());
     }
 
     @Test
-    void aDomainWithoutAFileIsNobodyElses() throws Refusal {
+    void aDomainWithoutAFileOrOverIb2tcpIsNobodyElses() throws Refusal {
         publish(RECEIVER, process(-1, ITS_OWN), "shadow0");
+        publish(OTHER, process(STDIN, ITS_OWN), null);
         assertTrue(published.isEmpty());
     }
 
+    private static OwnerRecord restarted(final int rank, final Map<Integer, String> domains) {
+        return new OwnerRecord(rank, new OwnerRecord.ContextIds[] {new OwnerRecord.ContextIds(new PortIds[0],
+                ExceptionSet.EMPTY, ExceptionSet.EMPTY, ExceptionSet.EMPTY, domains)});
+    }
+
     @Test
-    void aQueueThatHasTakenAMessageOfAStrangerIsNamed() throws Exception {
-        final Model model = process(STDIN, ITS_OWN);
-        final int[] foreign = {0};
-        final Native library = new Fake(1000).answer("srqBookmark", args -> {
-            sv_srq_mark.foreign((java.lang.foreign.MemorySegment) args[1], foreign[0]);
-            return null;
-        }).as(Native.class);
-        XrcVerbs.refuseStrangers(library, model);
-        foreign[0] = 1;
-        assertEquals("XRC's shared receive queue 0x46 has taken messages of another process' queue pair, which cannot be"
-                + " checkpointed", assertThrows(Refusal.class, () -> XrcVerbs.refuseStrangers(library, model)).getMessage());
+    void whoHasNamedQueuesOfOthersIsRefusedWhereTheyDoNotShareAnyMore() throws Exception {
+        bothHaveItOpen("shadow0", "shadow0");
+        final Connection c = sender(Pairing.CONNECTED);
+        final List<OwnerRecord> apart = List.of(restarted(RECEIVER, Map.of(DOMAIN, "a")), restarted(OTHER, Map.of(DOMAIN, "b")));
+        final List<OwnerRecord> without = List.of(restarted(RECEIVER, Map.of()), restarted(OTHER, Map.of()));
+        for (final List<OwnerRecord> owners : List.of(apart, without)) {
+            SharedDomains.check(List.of(c), qp -> new int[] {ITS_OWN}, false, this::find);
+            SharedDomains.checkStillShared(List.of(c), owners);
+            SharedDomains.refuseCrossing(List.of(c));
+            SharedDomains.check(List.of(c), qp -> new int[] {THE_OTHERS}, false, this::find);
+            final Refusal refusal = assertThrows(Refusal.class, () -> SharedDomains.checkStillShared(List.of(c), owners));
+            assertTrue(refusal.getMessage().contains("of rank 5, whose domain is not the peer's any more"), refusal.getMessage());
+            assertThrows(Refusal.class, () -> SharedDomains.refuseCrossing(List.of(c)));
+            SharedDomains.checkStillShared(List.of(c), owners.subList(0, 1)); // the other has died
+        }
+        SharedDomains.checkStillShared(List.of(c),
+                List.of(restarted(RECEIVER, Map.of(DOMAIN, "a")), restarted(OTHER, Map.of(DOMAIN, "a"))));
     }
 }

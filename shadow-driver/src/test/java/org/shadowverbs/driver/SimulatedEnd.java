@@ -36,10 +36,15 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     }
 
     final String name;
+    /** The queue pair's, of XRC. */
+    int number;
     final List<Sent> sent = new ArrayList<>();
     SimulatedEnd peer;
-    /** Null: a receive queue of its own. */
+    /** Null: a receive queue of its own, or of XRC. */
     SimulatedPool pool;
+    /** Of XRC, receiving; else null. */
+    SimulatedDomain domain;
+    SimulatedDomain.Member owner;
     boolean unacknowledged;
 
     // The truth: a prefix has been executed at the peer, a prefix of that has been answered.
@@ -87,6 +92,9 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
                 final boolean landing = !peer.hasReceive(queue);
                 peer.taken.add(new Taken(queue, landing));
                 if (landing) {
+                    if (peer.domain != null && DrainPolicy.messageLength(this, executed) > peer.domain.landingLength) {
+                        throw new AssertionError("the landing is too short for " + sent.get(executed));
+                    }
                     if (peer.pool != null && DrainPolicy.messageLength(this, executed) > peer.pool.landingLength) {
                         throw new AssertionError("the landing is too short for " + sent.get(executed));
                     }
@@ -114,11 +122,13 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     }
 
     private boolean hasReceive(final int queue) {
-        return pool == null ? taken(0, false, taken.size()) < receivesPosted : pool.receivesLeft(queue) > 0;
+        return domain != null ? domain.left(queue, false) > 0
+                : pool == null ? taken(0, false, taken.size()) < receivesPosted : pool.receivesLeft() > 0;
     }
 
     private boolean hasLanding(final int queue) {
-        return pool == null ? taken(0, true, taken.size()) < landingsPosted : pool.landingsLeft(queue) > 0;
+        return domain != null ? domain.left(queue, true) > 0
+                : pool == null ? taken(0, true, taken.size()) < landingsPosted : pool.landingsLeft() > 0;
     }
 
     /** How many receives, or landings, of a queue are among the first so many messages. */
@@ -157,7 +167,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         if (marker == Bookmark.MARKER_COMPLETED) {
             retired = sent.size();
         }
-        if (received < taken.size()) {
+        if (domain == null && received < taken.size()) {
             received += 1 + random.nextInt(taken.size() - received);
         }
         if (dead && !errorSettled && errorStatus != 0) {
@@ -166,6 +176,9 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     }
 
     Bookmark bookmark() {
+        if (domain != null) {
+            received = domain.seen(this, owner);
+        }
         int consumers = 0;
         for (final Sent s : sent) {
             consumers += s.consumer() ? 1 : 0;
@@ -173,6 +186,9 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         final int landings = landingsPosted - taken(0, true, received);
         final int receives = receivesPosted - taken(0, false, received);
         final boolean allSeen = received == taken.size();
+        if (domain != null) {
+            return new Bookmark(sent.size(), retired, consumers, received, 0, 0, 0, Bookmark.NO_MARKER, 0, true, false, 0);
+        }
         return new Bookmark(sent.size(), retired, consumers, received, pool == null ? receives : 0,
                 errorSeen && !errorSettled ? errorStatus : 0,
                 errorSeen && !errorSettled && pool == null && allSeen ? WR_FLUSH_ERR : 0,
@@ -180,8 +196,15 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
                 pool != null && dead && allSeen, 0);
     }
 
+    /** Null: nothing can be said yet. */
     DrainRecord record() {
         final Bookmark b = end.bookmark;
+        if (domain != null) {
+            final DomainDrain.View view = owner.part.view();
+            return view == null ? null : DrainRecord.decode(new DrainRecord(view.received(number), 0, 0, false, false, false, false,
+                    granted, settled(), 0, 0, new PoolRecord(true, view.pool.landingsPosted, view.settled(), view.pool.numbers(),
+                    view.pool.free(), 0, 0, 0, 0, 0)).encode());
+        }
         final boolean lands = decision.action == DrainPolicy.Action.ASK_LANDING;
         return DrainRecord.decode(new DrainRecord(b.received, pool == null ? b.receives : pool.seen.receives(),
                 pool == null ? b.landings : pool.seen.landings(), end.state == 6, end.withdrawn || end.failAfterwards,

@@ -4,58 +4,45 @@ package org.shadowverbs.driver;
 import java.util.ArrayList;
 import java.util.List;
 
-/**
- * A shared receive queue, or those of an XRC domain, with the ends that receive from it, and what its rank knows of it.
- * Queues are known by their index.
- */
+/** A shared receive queue, with the ends that receive from it, and what its rank knows of it. */
 final class SimulatedPool {
     final List<SimulatedEnd> users = new ArrayList<>();
-    final Pool seen;
-    private final int[] receivesPosted;
-    private final int[] landingsPosted;
+    final Pool seen = new Pool(false);
+    private final Pool.Queue queue = new Pool.Queue(null, 0);
+    private final int receivesPosted;
+    private int landingsPosted;
     /** Of the last landing. */
     long landingLength;
 
-    SimulatedPool(final int... receives) {
+    SimulatedPool(final int receives) {
         receivesPosted = receives;
-        landingsPosted = new int[receives.length];
-        seen = new Pool(receives.length > 1);
-        for (int i = 0; i < receives.length; i++) {
-            seen.queues.add(new Pool.Queue(null, i));
-        }
+        seen.queues.add(queue);
     }
 
-    int receivesLeft(final int queue) {
-        return receivesPosted[queue] - users.stream().mapToInt(u -> u.taken(queue, false, u.taken.size())).sum();
+    int receivesLeft() {
+        return receivesPosted - users.stream().mapToInt(u -> u.taken(0, false, u.taken.size())).sum();
     }
 
-    int landingsLeft(final int queue) {
-        return landingsPosted[queue] - users.stream().mapToInt(u -> u.taken(queue, true, u.taken.size())).sum();
+    int landingsLeft() {
+        return landingsPosted - users.stream().mapToInt(u -> u.taken(0, true, u.taken.size())).sum();
     }
 
     /** sv_srq_bookmark. */
     void look() {
-        for (int i = 0; i < receivesPosted.length; i++) {
-            final int queue = i;
-            seen.queues.get(i).receives = receivesPosted[i]
-                    - users.stream().mapToInt(u -> u.taken(queue, false, u.received)).sum();
-            seen.queues.get(i).landings = landingsPosted[i]
-                    - users.stream().mapToInt(u -> u.taken(queue, true, u.received)).sum();
-        }
+        queue.receives = receivesPosted - users.stream().mapToInt(u -> u.taken(0, false, u.received)).sum();
+        queue.landings = landingsPosted - users.stream().mapToInt(u -> u.taken(0, true, u.received)).sum();
     }
 
     /** As {@link Drain} does it. */
     void land() {
         final Pool.Landing landing = seen.landing(users);
         if (landing != null) {
-            for (int i = 0; i < landingsPosted.length; i++) {
-                if (landingsLeft(i) > 0) {
-                    throw new AssertionError("two landings at once");
-                }
+            if (landingsLeft() > 0) {
+                throw new AssertionError("two landings at once");
             }
-            landingsPosted[landing.queue.number]++;
+            landingsPosted++;
             landingLength = landing.length;
-            landing.queue.landings++;
+            queue.landings++;
             seen.landingsPosted++;
         }
     }

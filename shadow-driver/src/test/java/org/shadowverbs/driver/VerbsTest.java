@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
+import java.util.Map;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -295,7 +296,7 @@ class VerbsTest {
         final PortIds port = new PortIds(1, 0x11, 0x99, 0, 1, new PortIds.GidPair[0]);
         model.book(new AddressBook(List.of(new OwnerRecord(3, new OwnerRecord.ContextIds[] {
             new OwnerRecord.ContextIds(new PortIds[] {port}, ExceptionSet.of(new int[] {40}, new int[] {41}, 1),
-                    ExceptionSet.EMPTY, ExceptionSet.of(new int[] {1}, new int[] {2}, 1))}))));
+                    ExceptionSet.EMPTY, ExceptionSet.of(new int[] {1}, new int[] {2}, 1), Map.of())}))));
         assertEquals(0, connect(qp, 40, 0x11));
         assertEquals(41, ibv_qp_attr.dest_qp_num(lastModify));
         assertEquals(0x99, ibv_ah_attr.dlid(ibv_qp_attr.ah_attr(lastModify)));

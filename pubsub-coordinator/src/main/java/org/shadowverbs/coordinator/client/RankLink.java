@@ -167,6 +167,16 @@ public final class RankLink implements AutoCloseable {
         return welcome.epoch();
     }
 
+    /** How often the epoch that is going on has begun anew: the same for all who are in the midst of one of its phases. */
+    public int attempt() {
+        lock.lock();
+        try {
+            return attempt;
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /**
      * The FIFO that the verdict of a checkpoint comes through. To be opened for reading before DETACH, with O_NONBLOCK
      * (the agent has its end open already), then set to blocking, and kept open over the image.

@@ -62,6 +62,15 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_MAX_TARGETS() {
         return SV_MAX_TARGETS;
     }
+    private static final int SV_MAX_STRANGERS = (int)3072L;
+    /**
+     * {@snippet lang=c :
+     * #define SV_MAX_STRANGERS 3072
+     * }
+     */
+    public static int SV_MAX_STRANGERS() {
+        return SV_MAX_STRANGERS;
+    }
     private static final int SV_OP_OPEN_DEVICE = (int)1L;
     /**
      * {@snippet lang=c :
@@ -5986,6 +5995,67 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_qp_targets", vqp, numbers);
             }
             return (int)mh$.invokeExact(vqp, numbers);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_xrcd_strangers {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_strangers");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * }
+     */
+    public static FunctionDescriptor sv_xrcd_strangers$descriptor() {
+        return sv_xrcd_strangers.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * }
+     */
+    public static MethodHandle sv_xrcd_strangers$handle() {
+        return sv_xrcd_strangers.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * }
+     */
+    public static MemorySegment sv_xrcd_strangers$address() {
+        return sv_xrcd_strangers.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * }
+     */
+    public static int sv_xrcd_strangers(int domain, MemorySegment strangers) {
+        var mh$ = sv_xrcd_strangers.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_xrcd_strangers", domain, strangers);
+            }
+            return (int)mh$.invokeExact(domain, strangers);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

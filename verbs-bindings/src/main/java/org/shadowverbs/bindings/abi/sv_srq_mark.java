@@ -19,7 +19,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  * struct sv_srq_mark {
  *     uint64_t receives;
  *     uint32_t landings;
- *     uint32_t foreign;
+ *     uint32_t reserved;
  * }
  * }
  */
@@ -32,7 +32,7 @@ public class sv_srq_mark {
     private static final GroupLayout $LAYOUT = MemoryLayout.structLayout(
         shadowverbs_h.C_LONG.withName("receives"),
         shadowverbs_h.C_INT.withName("landings"),
-        shadowverbs_h.C_INT.withName("foreign")
+        shadowverbs_h.C_INT.withName("reserved")
     ).withName("sv_srq_mark");
 
     /**
@@ -130,48 +130,48 @@ public class sv_srq_mark {
         struct.set(landings$LAYOUT, landings$OFFSET, fieldValue);
     }
 
-    private static final OfInt foreign$LAYOUT = (OfInt)$LAYOUT.select(groupElement("foreign"));
+    private static final OfInt reserved$LAYOUT = (OfInt)$LAYOUT.select(groupElement("reserved"));
 
     /**
      * Layout for field:
      * {@snippet lang=c :
-     * uint32_t foreign
+     * uint32_t reserved
      * }
      */
-    public static final OfInt foreign$layout() {
-        return foreign$LAYOUT;
+    public static final OfInt reserved$layout() {
+        return reserved$LAYOUT;
     }
 
-    private static final long foreign$OFFSET = $LAYOUT.byteOffset(groupElement("foreign"));
+    private static final long reserved$OFFSET = $LAYOUT.byteOffset(groupElement("reserved"));
 
     /**
      * Offset for field:
      * {@snippet lang=c :
-     * uint32_t foreign
+     * uint32_t reserved
      * }
      */
-    public static final long foreign$offset() {
-        return foreign$OFFSET;
+    public static final long reserved$offset() {
+        return reserved$OFFSET;
     }
 
     /**
      * Getter for field:
      * {@snippet lang=c :
-     * uint32_t foreign
+     * uint32_t reserved
      * }
      */
-    public static int foreign(MemorySegment struct) {
-        return struct.get(foreign$LAYOUT, foreign$OFFSET);
+    public static int reserved(MemorySegment struct) {
+        return struct.get(reserved$LAYOUT, reserved$OFFSET);
     }
 
     /**
      * Setter for field:
      * {@snippet lang=c :
-     * uint32_t foreign
+     * uint32_t reserved
      * }
      */
-    public static void foreign(MemorySegment struct, int fieldValue) {
-        struct.set(foreign$LAYOUT, foreign$OFFSET, fieldValue);
+    public static void reserved(MemorySegment struct, int fieldValue) {
+        struct.set(reserved$LAYOUT, reserved$OFFSET, fieldValue);
     }
 
     /**

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages to SRQs of this process by way of XRC receive QPs of other processes, which have the domain of one file open,
+ * too. Their completions say the real number of a QP that we know nothing of; how many messages each has brought is
+ * counted here, for its process to ask for in a checkpoint.
+ */
+#ifndef SV_STRANGERS_H
+#define SV_STRANGERS_H
+
+#include "objects.h"
+
+/*
+ * Makes the numbers in the completion of such a message those that the application knows, and counts it, unless it has
+ * failed. From any thread.
+ */
+void sv_stranger_brought(const struct sv_srq *srq, struct ibv_wc *wc);
+
+#endif
