@@ -22,9 +22,8 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     private static final int TICK_MILLIS = 500;
     /** So many looks in a turn that finds nothing. */
     private static final int LOOKS = 4;
-    /** Each so manieth look is at all connections, and after so many in vain the recent one is no more so. */
+    /** Each so manieth look is at all connections. */
     private static final int ALL_LINKS = 8;
-    private static final int FORGOTTEN = 128;
     private static final long REST_NANOS = 50_000;
     private static final long STACK = 512 << 10;
 
@@ -50,9 +49,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     private Thread thread;
     private boolean stopped;
     private Throwable failure;
-    /** Of turns: the link that something came over last, which is read without asking epoll, and how often in vain. */
-    private TcpLink recent;
-    private int misses;
+    private final RecentLink recent;
     private int looks;
     /** There is something to do that is not done in turns. */
     private boolean needed;
@@ -77,6 +74,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
         posix.epollAdd(epoll, wake, Posix.EPOLLIN, WAKE);
         Memory.volatileSet(bell + Host.BELL_WAKE_FD, wake);
         turns = new Turns(bell, this);
+        recent = new RecentLink(posix, epoll);
     }
 
     void start() {
@@ -152,6 +150,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
                 flush();
                 // Not before it has seen what it may have been called for: its end, for one.
                 if (lookedAround && !stopped && dirty.isEmpty() && unsettled == 0 && tasks.isEmpty() && turns.standBy(now())) {
+                    recent.watch();
                     lookedAround = false;
                     busyUntil = now() + spinNanos;
                     continue;
@@ -210,6 +209,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
                 worked |= look();
             } while (!worked && --left > 0 && Memory.volatileGet(bell + Host.BELL_RUNG) == 0);
             if (!worked && how == Turns.REST && dirty.isEmpty() && tasks.isEmpty()) {
+                recent.watch();
                 rest();
                 lookEverywhere();
             }
@@ -220,16 +220,14 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
 
     /** Reads what has come. What was received is acknowledged in the next turn: an answer may go out with it. */
     private boolean look() {
-        if (recent == null || ++looks % ALL_LINKS == 0) {
+        if (recent.link() == null || ++looks % ALL_LINKS == 0) {
             return lookEverywhere();
         }
-        if (!ready(recent, true, false)) {
-            if (++misses == FORGOTTEN) {
-                recent = null;
-            }
+        if (!ready(recent.link(), true, false)) {
+            recent.missed();
             return false;
         }
-        misses = 0;
+        recent.brought();
         return true;
     }
 
@@ -246,8 +244,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
             }
             any |= handle(event);
             if (link != null && !link.lost) {
-                recent = link;
-                misses = 0;
+                recent.is(link);
             }
         }
         return any;
@@ -377,6 +374,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     }
 
     void watch(final TcpLink link, final boolean writable) {
+        recent.watched(link);
         posix.epollModify(epoll, link.fd, Posix.EPOLLIN | (writable ? Posix.EPOLLOUT : 0), link.key);
     }
 
@@ -432,9 +430,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
             dirty.remove(link);
             link.dirty = false;
         }
-        if (recent == link) {
-            recent = null;
-        }
+        recent.ends(link);
         posix.epollDelete(epoll, link.fd);
         lost(link);
         link.close();

@@ -175,6 +175,11 @@ final class TcpLink extends Link {
         }
     }
 
+    /** Whether the socket was full, and epoll is to say when it is not. */
+    boolean blocked() {
+        return blocked;
+    }
+
     /** Writes what there is. */
     void write() throws ProtocolException {
         for (int i = 0; i < BATCHES; i++) {

@@ -15,12 +15,16 @@ import java.net.Socket;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.shadowverbs.bindings.tcp.shadowverbs_tcp_h;
 import org.shadowverbs.bindings.tcp.sv_tcp_doorbell;
 
 /** The engine over real sockets, while a thread of the application drives it. */
 @SuppressWarnings("restricted")
 class TcpDeviceTest {
     private static final int SECONDS = 60;
+    private static final long PEER = 77;
+    private static final int NOBODY = 5;
+    private static final int REQUESTS = 2000;
 
     private final Posix posix = new Posix();
     private final long bell = posix.allocate(sv_tcp_doorbell.sizeof());
@@ -89,7 +93,7 @@ class TcpDeviceTest {
     }
 
     /** Polls for ever: takes turns, and calls the engine's thread when it is needed. */
-    private void poll(final DoorbellHost host) {
+    private void poll(final DoorbellHost host, final int how) {
         final Posix calls = new Posix();
         final MethodHandle turn = Linker.nativeLinker().downcallHandle(
                 MemorySegment.ofAddress(Memory.i64(bell + Host.BELL_TURN)),
@@ -105,7 +109,7 @@ class TcpDeviceTest {
             if (Memory.volatileGet(bell + Host.BELL_POLLED) != 0) {
                 Memory.i32(bell + Host.BELL_TURNS, Memory.i32(bell + Host.BELL_TURNS) + 1);
                 try {
-                    needed = (int) turn.invokeExact(Turns.REST);
+                    needed = (int) turn.invokeExact(how);
                 } catch (Throwable t) {
                     throw new AssertionError(t);
                 }
@@ -122,29 +126,80 @@ class TcpDeviceTest {
     @Test
     @Timeout(value = SECONDS, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
     void whoeverDrivesAControlVerbIsDoneAndAConnectionAccepted() throws IOException, InterruptedException {
-        device.start();
-        final Thread application = new Thread(() -> poll(new DoorbellHost()));
-        application.start();
-        while (Memory.volatileGet(bell + Host.BELL_TURNS) == 0) {
-            // Awake for something else it hears of the offer.
-            device.submit(() -> { });
-            Thread.yield();
-        }
+        final Thread application = drive(Turns.REST);
         final long hello = posix.allocate(Handshake.HELLO);
         try (Socket peer = new Socket(InetAddress.getLoopbackAddress(), Address.port(device.id))) {
-            new Handshake("").hello(hello, Address.PREFIX, 77, device.prefix, device.id, new byte[24]);
+            new Handshake("").hello(hello, Address.PREFIX, PEER, device.prefix, device.id, new byte[24]);
             peer.getOutputStream().write(Memory.bytes(hello, Handshake.HELLO));
             assertEquals(Handshake.CHALLENGE, peer.getInputStream().readNBytes(Handshake.CHALLENGE).length);
         }
         final AtomicBoolean done = new AtomicBoolean();
         device.submit(() -> done.set(true));
-        device.submit(device::stop);
-        device.join();
+        end();
         assertTrue(done.get());
         assertEquals(0, Memory.volatileGet(bell + Host.BELL_POLLED));
         over.set(true);
         application.join();
         posix.free(hello);
         posix.free(bell);
+    }
+
+    /** A connection that turns have read without epoll is read when nobody takes turns any more. */
+    @Test
+    @Timeout(value = SECONDS, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+    void whatTurnsHaveReadIsReadWhenTheyEnd() throws IOException, InterruptedException, ProtocolException {
+        final Thread application = drive(shadowverbs_tcp_h.SV_TCP_TURN_POLL());
+        final long memory = posix.allocate(Handshake.HELLO + Handshake.CHALLENGE + Handshake.PROOF + Frame.SIZE);
+        try (Socket peer = new Socket(InetAddress.getLoopbackAddress(), Address.port(device.id))) {
+            peer.setTcpNoDelay(true);
+            shakeHands(peer, memory);
+            for (int i = 0; i < REQUESTS; i++) {
+                assertAnswered(peer, memory, i);
+            }
+            over.set(true);
+            application.join();
+            assertAnswered(peer, memory, REQUESTS);
+        }
+        end();
+        posix.free(memory);
+        posix.free(bell);
+    }
+
+    /** Starts the engine, and a thread that polls. */
+    private Thread drive(final int how) {
+        device.start();
+        final Thread application = new Thread(() -> poll(new DoorbellHost(), how));
+        application.start();
+        while (Memory.volatileGet(bell + Host.BELL_TURNS) == 0) {
+            // Awake for something else it hears of the offer.
+            device.submit(() -> { });
+            Thread.yield();
+        }
+        return application;
+    }
+
+    private void end() throws InterruptedException {
+        device.submit(device::stop);
+        device.join();
+    }
+
+    private void shakeHands(final Socket peer, final long hello) throws IOException, ProtocolException {
+        final Handshake handshake = new Handshake("");
+        final long challenge = hello + Handshake.HELLO;
+        final long proof = challenge + Handshake.CHALLENGE;
+        handshake.hello(hello, Address.PREFIX, PEER, device.prefix, device.id, new byte[24]);
+        peer.getOutputStream().write(Memory.bytes(hello, Handshake.HELLO));
+        Memory.put(challenge, peer.getInputStream().readNBytes(Handshake.CHALLENGE));
+        handshake.proof(hello, challenge, proof);
+        peer.getOutputStream().write(Memory.bytes(proof, Handshake.PROOF));
+    }
+
+    /** Sends a request to no queue pair, which is answered by who reads it. */
+    private static void assertAnswered(final Socket peer, final long frame, final int sequence) throws IOException {
+        Frame.start(frame, Frame.REQUEST, Frame.SEND, 0, NOBODY, 7, sequence);
+        peer.getOutputStream().write(Memory.bytes(frame, Frame.SIZE));
+        Memory.put(frame, peer.getInputStream().readNBytes(Frame.SIZE));
+        assertEquals(Frame.NAK, Frame.type(frame));
+        assertEquals(sequence, Frame.sequence(frame));
     }
 }
