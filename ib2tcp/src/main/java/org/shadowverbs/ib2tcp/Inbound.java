@@ -17,6 +17,10 @@ final class Inbound {
     private static final int BEHIND = 4 << 10;
     /** So much of such a payload, and up to 7 bytes more, goes through the staging buffer. */
     private static final int TAIL = 64;
+    /** Frames of so much are mostly followed by others. */
+    private static final int BULK = 16 << 10;
+    /** What is read to the staging buffer then: what is left of such a frame, and the next header. Or a whole datagram. */
+    private static final int LITTLE = 8 << 10;
 
     /** Where the payload of the frame goes. */
     final Vectors target;
@@ -33,6 +37,7 @@ final class Inbound {
     private int held;
     private QueuePair owner;
     private boolean request;
+    private boolean bulk;
 
     Inbound(final Device device, final Link link) {
         this.device = device;
@@ -107,7 +112,7 @@ final class Inbound {
     }
 
     int room() {
-        return STAGING - end;
+        return (bulk ? LITTLE : STAGING) - end;
     }
 
     /** That many bytes have come to {@link #space}. */
@@ -152,6 +157,7 @@ final class Inbound {
 
     private void begin() throws ProtocolException {
         payload = Frame.payload(header);
+        bulk = payload >= BULK;
         owner = null;
         target.clear();
         device.dispatch(link, this);
