@@ -15,6 +15,8 @@
 
 /* In the kernel's set of signals, an eighth of glibc's to copy. */
 #define SIGNAL(number) (1ull << ((number) - 1))
+#define SIGNALS 64
+#define FAULTS (SIGNAL(SIGSEGV) | SIGNAL(SIGBUS) | SIGNAL(SIGFPE) | SIGNAL(SIGILL) | SIGNAL(SIGTRAP))
 #define LONGEST_TURN 10000000000LL
 #define MOMENT 20000
 
@@ -28,7 +30,7 @@ static uint32_t relied_on;
 
 UNWATCHED bool sv_is_fault(int number)
 {
-	return number == SIGSEGV || number == SIGBUS || number == SIGFPE || number == SIGILL || number == SIGTRAP;
+	return number >= 1 && number <= SIGNALS && (FAULTS & SIGNAL(number));
 }
 
 UNWATCHED bool sv_is_the_jvms(const void *handler)
@@ -78,7 +80,7 @@ void sv_handlers_look(void)
 
 bool sv_handlers_out(uint64_t *mask)
 {
-	static const uint64_t blocked = ~(SIGNAL(SIGSEGV) | SIGNAL(SIGBUS) | SIGNAL(SIGFPE) | SIGNAL(SIGILL) | SIGNAL(SIGTRAP));
+	static const uint64_t blocked = ~FAULTS;
 
 	if (likely(!sv_load(&any))) {
 		__atomic_store_n(&relied_on, 1, __ATOMIC_SEQ_CST);
@@ -103,30 +105,33 @@ void sv_handlers_forked(void)
 	relied_on = 0;
 }
 
-/* The functions of the C library, or of who has been preloaded behind this library. */
+/* The function of the C library, or of who has been preloaded behind this library. */
+#define NEXT(type, name)                                                \
+	({                                                              \
+		static type sv_next;                                    \
+                                                                        \
+		if (unlikely(!sv_load(&sv_next)))                       \
+			sv_store(&sv_next, (type)dlsym(RTLD_NEXT, #name)); \
+		sv_load(&sv_next);                                      \
+	})
+
+typedef int (*sigaction_function)(int, const struct sigaction *, struct sigaction *);
+typedef sighandler_t (*signal_function)(int, sighandler_t);
 
 __attribute__((visibility("default"))) UNWATCHED
 int sigaction(int number, const struct sigaction *action, struct sigaction *before)
 {
-	static int (*next)(int, const struct sigaction *, struct sigaction *);
-
-	if (unlikely(!sv_load(&next)))
-		sv_store(&next, (__typeof__(next))dlsym(RTLD_NEXT, "sigaction"));
 	if (action)
 		comes(number, (void *)action->sa_handler);
-	return sv_load(&next)(number, action, before);
+	return NEXT(sigaction_function, sigaction)(number, action, before);
 }
 
 #define INSTALLS(name)                                                                          \
 	__attribute__((visibility("default"))) sighandler_t name(int number, sighandler_t handler); \
 	UNWATCHED sighandler_t name(int number, sighandler_t handler)                           \
 	{                                                                                       \
-		static sighandler_t (*next)(int, sighandler_t);                                 \
-                                                                                                \
-		if (unlikely(!sv_load(&next)))                                                  \
-			sv_store(&next, (sighandler_t(*)(int, sighandler_t))dlsym(RTLD_NEXT, #name)); \
 		comes(number, (void *)handler);                                                 \
-		return sv_load(&next)(number, handler);                                         \
+		return NEXT(signal_function, name)(number, handler);                            \
 	}
 
 INSTALLS(signal)

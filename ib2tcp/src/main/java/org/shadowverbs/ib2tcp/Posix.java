@@ -11,8 +11,8 @@ import java.util.Arrays;
 
 /**
  * The system calls that ib2tcp is made of; names as in their manual pages, results too, errno beside them. All descriptors
- * are non-blocking. Not Java's channels: readv and sendmsg take addresses of the application's memory as they are, nothing is wrapped for a message,
- * memory that is gone is EFAULT and no crash, and whoever closes a descriptor knows that it is closed.
+ * are non-blocking. Not Java's channels: readv and sendmsg take addresses of the application's memory as they are, nothing is
+ * wrapped for a message, memory that is gone is EFAULT and no crash, and whoever closes a descriptor knows that it is closed.
  */
 @SuppressWarnings("restricted")
 final class Posix {

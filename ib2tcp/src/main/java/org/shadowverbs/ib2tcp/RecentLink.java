@@ -13,16 +13,14 @@ final class RecentLink {
     /** Epoll is not asked to watch it after so many that were not. */
     private static final int USUAL = 16;
 
-    private final Posix posix;
-    private final int epoll;
+    private final TcpDevice engine;
     private TcpLink link;
     private int misses;
     private int hits;
     private boolean unwatched;
 
-    RecentLink(final Posix posix, final int epoll) {
-        this.posix = posix;
-        this.epoll = epoll;
+    RecentLink(final TcpDevice engine) {
+        this.engine = engine;
     }
 
     /** @return null: none */
@@ -44,7 +42,7 @@ final class RecentLink {
     void brought() {
         misses = 0;
         if (link != null && !unwatched && ++hits >= USUAL && !link.blocked()) {
-            posix.epollModify(epoll, link.fd, 0, link.key);
+            engine.unwatch(link);
             unwatched = true;
         }
     }
@@ -60,12 +58,11 @@ final class RecentLink {
     /** Lets epoll watch it again. */
     void watch() {
         if (unwatched) {
-            posix.epollModify(epoll, link.fd, Posix.EPOLLIN, link.key);
-            watched(link);
+            engine.watch(link, false);
         }
     }
 
-    /** Epoll watches that link again. */
+    /** Epoll watches that link again, or nobody does. */
     void watched(final TcpLink again) {
         if (link == again) {
             unwatched = false;
@@ -76,9 +73,8 @@ final class RecentLink {
     /** Before its descriptor is closed. */
     void ends(final TcpLink ending) {
         if (link == ending) {
+            watched(ending);
             link = null;
-            unwatched = false;
-            hits = 0;
         }
     }
 }

@@ -74,7 +74,7 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
         posix.epollAdd(epoll, wake, Posix.EPOLLIN, WAKE);
         Memory.volatileSet(bell + Host.BELL_WAKE_FD, wake);
         turns = new Turns(bell, this);
-        recent = new RecentLink(posix, epoll);
+        recent = new RecentLink(this);
     }
 
     void start() {
@@ -376,6 +376,11 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     void watch(final TcpLink link, final boolean writable) {
         recent.watched(link);
         posix.epollModify(epoll, link.fd, Posix.EPOLLIN | (writable ? Posix.EPOLLOUT : 0), link.key);
+    }
+
+    /** Epoll tells of its end alone. */
+    void unwatch(final TcpLink link) {
+        posix.epollModify(epoll, link.fd, 0, link.key);
     }
 
     void established(final TcpLink link) {

@@ -98,11 +98,6 @@ final class Qp extends Resource {
         return closed ? handles.get(0).xrcd : xrcd;
     }
 
-    /** Whether messages to this queue pair come to that shared receive queue. */
-    boolean receivesFrom(final Srq queue) {
-        return srq == queue || xrcd != null && queue.xrcd != null && queue.xrcd.domain == xrcd.domain;
-    }
-
     Context context() {
         return context;
     }
