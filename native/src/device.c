@@ -3,17 +3,17 @@
 #include "fork.h"
 #include "objects.h"
 #include "real.h"
+#include "tcp.h"
 
 #include <stdlib.h>
 
 pthread_mutex_t sv_device_lock = PTHREAD_MUTEX_INITIALIZER;
 
+static struct sv_device *devices;
+
 static struct sv_device *find_device(const char *name)
 {
-	struct sv_device *device;
-	uint32_t index = 0;
-
-	while ((device = sv_slot_next(SV_KIND_DEVICE, sizeof(*device), &index)))
+	for (struct sv_device *device = devices; device; device = device->next)
 		if (!strcmp(device->v.name, name))
 			return device;
 	return NULL;
@@ -33,6 +33,8 @@ static struct sv_device *device_for(struct ibv_device *real)
 	memset(&device->v._ops, 0, sizeof(device->v._ops));
 	device->guid = SV_REAL(ibv_get_device_guid)(real);
 	device->index = SV_REAL(ibv_get_device_index) ? SV_REAL(ibv_get_device_index)(real) : -1;
+	device->next = devices;
+	sv_store_release(&devices, device);
 	return device;
 }
 
@@ -53,7 +55,19 @@ struct ibv_device *sv_device_real(struct ibv_device *vdevice)
 
 void sv_device_bind(struct ibv_device *vdevice, struct ibv_device *real)
 {
-	sv_store_release(&sv_device_of(vdevice)->real, real);
+	struct sv_device *device = sv_device_of(vdevice);
+
+	if (real)
+		sv_store(&device->without_file, real == sv_tcp_device() || strcmp(real->dev_name, vdevice->dev_name));
+	sv_store_release(&device->real, real);
+}
+
+bool sv_device_without_file(const char *dev_name)
+{
+	for (const struct sv_device *device = sv_load_acquire(&devices); device; device = device->next)
+		if (sv_load(&device->without_file) && !strcmp(device->v.dev_name, dev_name))
+			return true;
+	return false;
 }
 
 struct ibv_device **ibv_get_device_list(int *num_devices)

@@ -7,9 +7,9 @@
  */
 #include "futex.h"
 #include "handlers.h"
+#include "next.h"
 #include "say.h"
 
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdlib.h>
 
@@ -19,9 +19,6 @@
 #define FAULTS (SIGNAL(SIGSEGV) | SIGNAL(SIGBUS) | SIGNAL(SIGFPE) | SIGNAL(SIGILL) | SIGNAL(SIGTRAP))
 #define LONGEST_TURN 10000000000LL
 #define MOMENT 20000
-
-/* ThreadSanitizer installs handlers of its own by way of these functions before it can look at what they do. */
-#define UNWATCHED __attribute__((no_sanitize("thread")))
 
 /* Has the application had a handler? It stays so. */
 static uint32_t any;
@@ -104,16 +101,6 @@ void sv_handlers_forked(void)
 {
 	relied_on = 0;
 }
-
-/* The function of the C library, or of who has been preloaded behind this library. */
-#define NEXT(type, name)                                                \
-	({                                                              \
-		static type sv_next;                                    \
-                                                                        \
-		if (unlikely(!sv_load(&sv_next)))                       \
-			sv_store(&sv_next, (type)dlsym(RTLD_NEXT, #name)); \
-		sv_load(&sv_next);                                      \
-	})
 
 typedef int (*sigaction_function)(int, const struct sigaction *, struct sigaction *);
 typedef sighandler_t (*signal_function)(int, sighandler_t);

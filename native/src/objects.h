@@ -19,6 +19,8 @@ struct sv_device {
 	struct ibv_device *real;
 	__be64 guid;
 	int index;
+	uint32_t without_file;		/* in /dev/infiniband, by its name there */
+	struct sv_device *next;		/* all that there ever were: none is freed */
 	struct ibv_device v;
 	char zeros[SV_ZEROS];
 };
@@ -331,6 +333,9 @@ static inline struct sv_srq *sv_srq_at(uint32_t index)
 {
 	return (struct sv_srq *)sv_region_base(SV_KIND_SRQ) + index;
 }
+
+/* device.c: has a virtual device this name in /dev/infiniband, where there is no file for what is behind it? Takes no lock. */
+bool sv_device_without_file(const char *dev_name);
 
 /* context.c */
 extern const struct verbs_context sv_verbs_template __attribute__((visibility("hidden")));

@@ -74,7 +74,7 @@ struct mock_ah {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t next_qp_num = 0x100, next_key = 0x1000, next_window = 0x500000, next_srq_number = 0x700;
-static struct ibv_device device = { .node_type = IBV_NODE_CA, .name = "mock0", .dev_name = "uverbs0" };
+static struct ibv_device device = { .node_type = IBV_NODE_CA, .name = "mock0", .dev_name = "mock-uverbs0" };
 
 #define OBJECT(p, kind, constant)                                                               \
 	({                                                                                      \

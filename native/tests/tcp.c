@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include "shadowverbs_tcp.h"
@@ -349,6 +350,49 @@ static void test_the_device_list_follows_the_selection(void)
 	ibv_free_device_list(list);
 }
 
+/* What UCX asks before it uses a device. */
+static bool has_file(const char *path)
+{
+	struct stat status;
+
+	if (stat(path, &status)) {
+		CHECK_EQUAL(errno, ENOENT);
+		CHECK(access(path, R_OK | W_OK) && errno == ENOENT);
+		return false;
+	}
+	CHECK(S_ISCHR(status.st_mode));
+	CHECK(!access(path, R_OK | W_OK));
+	return true;
+}
+
+static void test_a_device_without_a_file_seems_to_have_one(void)
+{
+	struct ibv_device **list, *tcp, *mock;
+	const char *nowhere = (const char *)1;
+
+	sv_tcp_select(1);
+	list = ibv_get_device_list(NULL);
+	tcp = list[0];
+	ibv_free_device_list(list);
+	CHECK(has_file("/dev/infiniband/tcp0"));
+	CHECK(!has_file("/dev/infiniband/tcp1"));
+	CHECK(!has_file("/dev/infiniband/mock-uverbs0"));
+	sv_tcp_select(0);
+	list = ibv_get_device_list(NULL);
+	mock = list[0];
+	CHECK(!has_file("/dev/infiniband/mock-uverbs0"));
+	/* As after a restart: another device is behind the name that the application knows. */
+	sv_device_bind(tcp, sv_device_real(mock));
+	CHECK(has_file("/dev/infiniband/tcp0"));
+	sv_device_bind(tcp, NULL);
+	CHECK(has_file("/dev/infiniband/tcp0"));
+	sv_device_bind(tcp, sv_tcp_device());
+	sv_device_bind(mock, sv_tcp_device());
+	CHECK(has_file("/dev/infiniband/mock-uverbs0"));
+	CHECK(access(nowhere, F_OK) && errno == EFAULT);
+	ibv_free_device_list(list);
+}
+
 static void test_a_queue_pair_that_is_to_fail_tells_the_engine(void)
 {
 	struct world *w = make_world();
@@ -409,5 +453,6 @@ int main(void)
 	RUN(test_an_extended_queue_reads_what_was_put_in);
 	RUN(test_events_of_what_ends_are_taken_out);
 	RUN(test_the_device_list_follows_the_selection);
+	RUN(test_a_device_without_a_file_seems_to_have_one);
 	return 0;
 }
