@@ -12,8 +12,9 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * UCX over its generic verbs transports, which it must choose by itself: through a checkpoint, and killed and restarted.
- * Small messages go by RC and UD with shared receive queues, large ones by rendezvous.
+ * UCX over its generic verbs transports, which it must choose by itself: through a checkpoint, and killed and restarted, on
+ * the software HCA, on ib2tcp and from one to the other. Small messages go by RC and UD with shared receive queues, large
+ * ones by rendezvous.
  */
 @Timeout(240)
 final class UcxSystemTest {
@@ -24,22 +25,70 @@ final class UcxSystemTest {
     @CsvSource({"tag_lat, 8, rc", "tag_bw, 262144, rc", "tag_lat, 1024, ud"})
     void goesOnAfterCheckpointAndAfterRestart(final String test, final String size, final String transport)
             throws Exception {
-        try (Job job = Distribution.start(Map.of("UCX_TLS", transport, "SHADOWVERBS_IDS", "scrambled"))) {
-            job.runNative("devices", "ibv_devices").succeed(Duration.ofSeconds(30));
-            assumeTrue(Files.isWritable(NODE), "the software HCA may not make the node that UCX looks for, " + NODE);
-            final String port = Integer.toString(LocalPort.free());
-            final Running server = job.launch("server", "ucx_perftest", "-p", port);
-            job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
-            final Running client = job.launch("client", "ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", size,
-                    "-n", "1000000000");
-            job.awaitLines(client, PROGRESS, 2);
+        try (Job job = start(transport)) {
+            assumeDeviceOf(job);
+            final Running[] programs = launch(job, test, size);
             job.checkpoint();
-            goesOn(job, client, server, client);
-            final String folder = job.checkpoint().get("folder").asText();
-            server.killHard();
-            client.killHard();
-            goesOn(job, client, job.restartAndAwait(folder, 2));
+            goesOn(job, programs[1], programs);
+            goesOn(job, programs[1], killAndRestart(job, "hca", programs));
         }
+    }
+
+    /** On a host that has no file for the device, nor any other of InfiniBand's. */
+    @ParameterizedTest
+    @CsvSource({"tag_lat, 8, rc", "tag_bw, 262144, rc", "tag_lat, 1024, ud"})
+    void goesOnOnIb2Tcp(final String test, final String size, final String transport) throws Exception {
+        try (Job job = start(transport)) {
+            job.backend("ib2tcp");
+            final Running[] programs = launch(job, test, size);
+            job.checkpoint();
+            goesOn(job, programs[1], programs);
+            goesOn(job, programs[1], killAndRestart(job, "ib2tcp", programs));
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({"ib2tcp, hca", "hca, ib2tcp"})
+    void goesOverToTheOtherBackend(final String first, final String second) throws Exception {
+        try (Job job = start("rc")) {
+            if (first.equals("hca")) {
+                assumeDeviceOf(job);
+            }
+            job.backend(first);
+            final Running[] programs = launch(job, "tag_bw", "65536");
+            goesOn(job, programs[1], killAndRestart(job, second, programs));
+        }
+    }
+
+
+    private static Job start(final String transport) throws Exception {
+        return Distribution.start(Map.of("UCX_TLS", transport, "SHADOWVERBS_IDS", "scrambled"));
+    }
+
+    /** UCX looks for a file of the software HCA's device, too. */
+    static void assumeDeviceOf(final Job job) throws Exception {
+        job.runNative("devices", "ibv_devices").succeed(Duration.ofSeconds(30));
+        assumeTrue(Files.isWritable(NODE), "the software HCA may not make the node that UCX looks for, " + NODE);
+    }
+
+    /** @return the server and the client, which has made progress */
+    private static Running[] launch(final Job job, final String test, final String size) throws Exception {
+        final String port = Integer.toString(LocalPort.free());
+        final Running server = job.launch("server", "ucx_perftest", "-p", port);
+        job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
+        final Running client = job.launch("client", "ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", size,
+                "-n", "1000000000");
+        job.awaitLines(client, PROGRESS, 2);
+        return new Running[] {server, client};
+    }
+
+    private static Running killAndRestart(final Job job, final String backend, final Running... programs) throws Exception {
+        final String folder = job.checkpoint().get("folder").asText();
+        for (final Running program : programs) {
+            program.killHard();
+        }
+        job.backend(backend);
+        return job.restartAndAwait(folder, programs.length);
     }
 
     private static void goesOn(final Job job, final Running client, final Running... running) throws Exception {
