@@ -30,6 +30,8 @@ for_bench="
 	iperf3:iperf3"
 for_test="
 	fi_pingpong:libfabric-bin
+	mpiexec.mpich:mpich
+	mpicc.mpich:libmpich-dev
 	ip:iproute2
 	gdb:gdb"
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.Map;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+
+/**
+ * An MPI job of Debian's MPICH, which is built over UCX: nothing about it is said but how many ranks it has. The program
+ * checks every byte and every sum. Through a checkpoint, and killed and restarted, on one device or the other.
+ */
+@Timeout(240)
+final class MpiSystemTest {
+    private static final Duration ENDING = Duration.ofSeconds(120);
+    private static final String PROGRESS = "ROUND ";
+    private static final int RANKS = 2;
+
+    /** {@code network}: messages do not go through memory, as they do between ranks of one host. */
+    @ParameterizedTest
+    @CsvSource({"ib2tcp, ib2tcp, false", "ib2tcp, ib2tcp, true", "ib2tcp, hca, true", "hca, ib2tcp, true"})
+    void goesOnAfterCheckpointAndAfterRestart(final String first, final String second, final boolean network) throws Exception {
+        final Map<String, String> settings = network
+                ? Map.of("UCX_TLS", "rc,self", "MPIR_CVAR_NOLOCAL", "1", "SHADOWVERBS_IDS", "scrambled") : Map.of();
+        try (Job job = Distribution.start(settings)) {
+            if (first.equals("hca")) {
+                UcxSystemTest.assumeDeviceOf(job);
+            }
+            job.backend(first);
+            final Path go = job.work().resolve("go");
+            final Running program = job.launch("mpi", "mpiexec.mpich", "-n", Integer.toString(RANKS), job.program("mpi-exchange"),
+                    "--go", go.toString());
+            job.awaitRanks(RANKS, program);
+            goesOn(job, program, program);
+            job.checkpoint();
+            goesOn(job, program, program);
+            final String folder = job.checkpoint().get("folder").asText();
+            program.killHard();
+            job.backend(second);
+            final Running restarted = job.restartAndAwait(folder, RANKS);
+            goesOn(job, program, restarted);
+            Files.createFile(go);
+            restarted.succeed(ENDING);
+            assertEquals(RANKS, program.lines("DONE ok "), program.output() + program.errors());
+        }
+    }
+
+    private static void goesOn(final Job job, final Running output, final Running running) throws Exception {
+        final long before = output.lines(PROGRESS);
+        job.await("rounds of the MPI program", () -> output.lines(PROGRESS) >= before + 3, running);
+    }
+}
