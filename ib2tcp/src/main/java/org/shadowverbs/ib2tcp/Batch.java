@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
-/** Frames on their way into one sendmsg: headers of our own, payloads where they lie in the application's memory. */
+/**
+ * Frames on their way into one send: headers and what is copied, one behind the other, and payloads where they lie in the
+ * application's memory.
+ */
 final class Batch {
     private static final int HEADERS = 64;
     private static final int ENTRIES = 512;
     private static final long ENOUGH = 512 << 10;
-    /** Payloads that are copied, and memory for them. */
+    /** Of a request: so much is copied, which costs less than to have the kernel collect it. */
+    static final int TINY = 256;
+    /** Of memory that the application may change. */
     private static final int SMALL = 16 << 10;
-    private static final int COPIES = 64 << 10;
+    private static final int STAGING = HEADERS * Frame.SIZE + (64 << 10);
     /** The longest SGE list, and a header. */
     private static final int LARGEST_FRAME = TcpVerbs.MAX_SGE + 1;
 
     private final Posix posix;
     private final Vectors vectors;
-    private final long headers;
+    private final Vectors pieces;
+    /** Headers, and payloads that are copied. */
+    private final long staging;
     private int used;
-    private long copies;
-    private int copied;
+    private int headers;
     private long copy;
     /** Who is told when all is written, and of which of its requests. */
     private final UnreliableRequester[] told = new UnreliableRequester[HEADERS];
@@ -27,25 +33,50 @@ final class Batch {
     Batch(final Posix posix) {
         this.posix = posix;
         vectors = new Vectors(posix, ENTRIES);
-        headers = posix.allocate((long) HEADERS * Frame.SIZE);
+        pieces = new Vectors(posix, LARGEST_FRAME);
+        staging = posix.allocate(STAGING);
     }
 
     void free() {
         clear();
         vectors.free(posix);
-        posix.free(headers);
-        posix.free(copies);
+        pieces.free(posix);
+        posix.free(staging);
     }
 
     boolean room() {
-        return used < HEADERS && copied <= COPIES - SMALL && vectors.room() >= LARGEST_FRAME && vectors.bytes() < ENOUGH;
+        return headers < HEADERS && used <= STAGING - Frame.SIZE - SMALL && vectors.room() >= LARGEST_FRAME && vectors.bytes() < ENOUGH;
     }
 
     /** A new header, to be filled; payload is added after it. */
     long header() {
-        final long at = headers + (long) used++ * Frame.SIZE;
-        vectors.add(at, Frame.SIZE);
+        headers++;
+        return append(Frame.SIZE);
+    }
+
+    private long append(final int bytes) {
+        final long at = staging + used;
+        used += bytes;
+        vectors.extend(at, bytes);
         return at;
+    }
+
+    /** Adds a small payload that is our own. */
+    void addInline(final long address, final int bytes) {
+        Memory.copy(address, append(bytes), bytes);
+    }
+
+    /** To be filled with the places of a {@link #TINY} payload, which is then {@link #addPieces added}. */
+    Vectors pieces() {
+        return pieces;
+    }
+
+    void addPieces() {
+        for (int i = 0; i < pieces.count(); i++) {
+            final int bytes = (int) pieces.length(i);
+            Memory.copyWords(pieces.address(i), append(bytes), bytes, pieces.address(i));
+        }
+        pieces.clear();
     }
 
     /**
@@ -57,12 +88,7 @@ final class Batch {
             vectors.add(address, bytes);
             return;
         }
-        if (copies == 0) {
-            copies = posix.allocate(COPIES);
-        }
-        Memory.copyWords(address, copies + copied, bytes, address);
-        vectors.add(copies + copied, bytes);
-        copied += bytes;
+        Memory.copyWords(address, append(bytes), bytes, address);
     }
 
     boolean isEmpty() {
@@ -92,7 +118,7 @@ final class Batch {
     void clear() {
         vectors.clear();
         used = 0;
-        copied = 0;
+        headers = 0;
         if (copy != 0) {
             posix.free(copy);
             copy = 0;
@@ -138,6 +164,6 @@ final class Batch {
         }
         vectors.clear();
         vectors.add(copy, bytes);
-        used = HEADERS; // nothing is added until it is written
+        headers = HEADERS; // nothing is added until it is written
     }
 }

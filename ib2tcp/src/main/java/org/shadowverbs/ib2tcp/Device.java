@@ -126,6 +126,9 @@ abstract class Device {
                 && qp.peerPrefix == link.peerPrefix;
         switch (Frame.type(header)) {
             case Frame.REQUEST:
+                if (Frame.acknowledges(header) && known && qp.type == QueuePair.RC && qp.requester.sends()) {
+                    qp.requester.acknowledged(link, header);
+                }
                 if (known && (qp.type == QueuePair.RC || qp.type == QueuePair.XRC_RECV) && qp.receives()) {
                     qp.responder.request(link, inbound);
                 } else {
@@ -143,8 +146,7 @@ abstract class Device {
                 }
                 break;
             default:
-                if (known && (qp.type == QueuePair.RC || qp.type == QueuePair.XRC_SEND)
-                        && (qp.state == QueuePair.RTS || qp.state == QueuePair.SQD)) {
+                if (known && (qp.type == QueuePair.RC || qp.type == QueuePair.XRC_SEND) && qp.requester.sends()) {
                     qp.requester.answer(link, inbound);
                 }
                 break;

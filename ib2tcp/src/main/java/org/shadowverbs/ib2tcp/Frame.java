@@ -20,7 +20,7 @@ package org.shadowverbs.ib2tcp;
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
  *   | offset of this frame's payload in the message / compare or add        | 48
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
- *   | swap                                                                  | 56
+ *   | swap / acknowledged: attempt      | and message sequence number       | 56
  *   +--------+--------+--------+--------+--------+--------+--------+--------+
  * </pre>
  * docs/IB2TCP.md says which type uses which field.
@@ -62,6 +62,8 @@ final class Frame {
     static final int OPERATION_ERROR = 4;
 
     static final int SOLICITED = 1;
+    /** Of a request but an atomic: it is an ACK, too, of requests the other way. */
+    static final int ACKNOWLEDGES = 2;
 
     /** Of a datagram: the MTU of the port. */
     static final int MAX_DATAGRAM = 4096;
@@ -233,6 +235,25 @@ final class Frame {
         Memory.net64(at + 56, value);
     }
 
+    /** Makes a request, not an atomic, an ACK besides. */
+    static void acknowledge(final long at, final int attempt, final int sequence) {
+        flags(at, flags(at) | ACKNOWLEDGES);
+        Memory.net32(at + 56, attempt);
+        Memory.net32(at + 60, sequence);
+    }
+
+    static boolean acknowledges(final long at) {
+        return (flags(at) & ACKNOWLEDGES) != 0;
+    }
+
+    static int acknowledgedAttempt(final long at) {
+        return Memory.net32(at + 56);
+    }
+
+    static int acknowledgedSequence(final long at) {
+        return Memory.net32(at + 60);
+    }
+
     /** Nothing in a header is used before this has passed it. */
     static void check(final long at) throws ProtocolException {
         final int type = type(at);
@@ -247,7 +268,8 @@ final class Frame {
         if (payload < 0 || payload > MAX_PAYLOAD || length < 0 || length > MAX_MESSAGE) {
             throw new ProtocolException("a length beyond bounds");
         }
-        if (sharedQueue(at) != 0 && type != REQUEST || (flags(at) & ~SOLICITED) != 0) {
+        if (sharedQueue(at) != 0 && type != REQUEST || (flags(at) & ~(SOLICITED | ACKNOWLEDGES)) != 0
+                || acknowledges(at) && (type != REQUEST || atomic(opcode) || sharedQueue(at) != 0)) {
             throw new ProtocolException("bits that must be zero");
         }
         final boolean data;

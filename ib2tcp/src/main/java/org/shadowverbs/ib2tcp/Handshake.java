@@ -24,7 +24,7 @@ final class Handshake {
     static final int REFUSED_ADDRESS = 2;
 
     private static final int MAGIC = 'S' << 24 | 'V' << 16 | 'T' << 8 | 'P';
-    private static final int VERSION = 3;
+    private static final int VERSION = 4;
     private static final int NONCE = 24;
 
     private final Mac mac;

@@ -46,7 +46,7 @@ final class MulticastSocket implements MulticastWay {
     void ready(final Multicast multicast) {
         for (int i = 0; i < MOST; i++) {
             // One that is longer than any of ours is cut to one byte more, and so recognised.
-            final long bytes = posix.read(fd, incoming, Multicast.LONGEST + 1);
+            final long bytes = posix.receive(fd, incoming, Multicast.LONGEST + 1);
             if (bytes < 0) {
                 return;
             }

@@ -86,6 +86,8 @@ final class Posix {
     private static final MemorySegment READ = f("read");
     private static final MemorySegment WRITE = f("write");
     private static final MemorySegment READV = f("readv");
+    private static final MemorySegment RECV = f("recv");
+    private static final MemorySegment SEND = f("send");
     private static final MemorySegment SENDMSG = f("sendmsg");
     private static final MemorySegment SENDTO = f("sendto");
     private static final MemorySegment EPOLL_WAIT = f("epoll_wait");
@@ -154,8 +156,16 @@ final class Posix {
         return quick(READV, fd, iov, count, 0);
     }
 
+    /** From a socket: less of the kernel's code than read(2). */
+    long receive(final int fd, final long to, final long bytes) {
+        return quick(RECV, fd, to, bytes, 0);
+    }
+
     /** As writev(2), to a socket, and without a SIGPIPE, of which the application may think that it is its own. */
     long send(final int fd, final long iov, final int count) {
+        if (count == 1) {
+            return quick(SEND, fd, Memory.i64(iov), Memory.i64(iov + 8), MSG_NOSIGNAL);
+        }
         Memory.i64(message + MSG_IOV, iov);
         Memory.i64(message + MSG_IOVLEN, count);
         return quick(SENDMSG, fd, message, MSG_NOSIGNAL, 0);

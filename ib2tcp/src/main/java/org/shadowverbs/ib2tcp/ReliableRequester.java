@@ -148,6 +148,7 @@ final class ReliableRequester extends Requester {
         } else {
             Frame.payload(header, part);
             Frame.offset(header, offset);
+            qp.responder.acknowledgeWith(link, header);
         }
         offset += part;
         if (Frame.reads(opcode)) {
@@ -160,6 +161,12 @@ final class ReliableRequester extends Requester {
             passLocals();
         }
         return sends() && at != qp.send.tail();
+    }
+
+    @Override
+    boolean carries(final Link over) {
+        return queued && link == over && at != qp.send.tail()
+                && !Frame.atomic(Memory.i32(qp.send.entry(at) + Layouts.SEND_OPCODE));
     }
 
     /** What is wrong with a request on this side; {@code enum ibv_wc_status}. */
@@ -199,10 +206,7 @@ final class ReliableRequester extends Requester {
         final int ahead = index - qp.send.head();
         switch (Frame.type(header)) {
             case Frame.ACK:
-                if (ahead >= 0 && Integer.compareUnsigned(ahead, at - qp.send.head()) < 0) {
-                    completeBefore(index + 1, true);
-                    proceed();
-                } // else an acknowledgement of what is acknowledged
+                acknowledged(index);
                 break;
             case Frame.NAK:
                 checkSent(ahead);
@@ -219,6 +223,21 @@ final class ReliableRequester extends Requester {
                 result(index, inbound);
                 break;
         }
+    }
+
+    @Override
+    void acknowledged(final Link from, final long header) throws ProtocolException {
+        if (from == link && Frame.acknowledgedAttempt(header) == attempt) {
+            acknowledged(indexOf(Frame.acknowledgedSequence(header)));
+        }
+    }
+
+    private void acknowledged(final int index) throws ProtocolException {
+        final int ahead = index - qp.send.head();
+        if (ahead >= 0 && Integer.compareUnsigned(ahead, at - qp.send.head()) < 0) {
+            completeBefore(index + 1, true);
+            proceed();
+        } // else an acknowledgement of what is acknowledged
     }
 
     private void checkSent(final int ahead) throws ProtocolException {

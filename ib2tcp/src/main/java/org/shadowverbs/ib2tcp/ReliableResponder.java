@@ -263,6 +263,15 @@ final class ReliableResponder extends Responder {
     }
 
     @Override
+    void acknowledgeWith(final Link over, final long header) {
+        // Answers that are not sent yet come first.
+        if (ackDue && link == over && !answers.unsent() && !nakDue) {
+            ackDue = false;
+            Frame.acknowledge(header, attempt, seen);
+        }
+    }
+
+    @Override
     void receivePosted() {
         if (qp.receives.arrived() && refused && link != null) {
             readyDue = true;
@@ -296,6 +305,8 @@ final class ReliableResponder extends Responder {
             if (nakCode == Frame.RNR) {
                 Frame.timer(header, qp.minRnrTimer);
             }
+        } else if (ackDue && qp.requester.carries(link)) {
+            return true; // after a frame of its
         } else if (ackDue) {
             ackDue = false;
             start(batch, Frame.ACK, 0, seen);

@@ -53,6 +53,16 @@ abstract class Requester extends Sender {
         throw new IllegalStateException("nobody answers this requester");
     }
 
+    /** Whether its next frame goes over that link and takes an acknowledgement with it. */
+    boolean carries(final Link over) {
+        return false;
+    }
+
+    /** An acknowledgement that came with a request. */
+    void acknowledged(final Link from, final long header) throws ProtocolException {
+        throw new IllegalStateException("nobody answers this requester");
+    }
+
     /** The payload of such a frame is in place. */
     void placed(final long header) {
         throw new IllegalStateException("nobody answers this requester");
@@ -81,9 +91,21 @@ abstract class Requester extends Sender {
         final long header = batch.header();
         start(header, request, type, attempt, destination, sequence);
         if (part > 0) {
-            payload(batch.vectors(), request, part);
+            payload(batch, request, part);
         }
         return header;
+    }
+
+    /** Adds the next bytes of a request's payload. */
+    final void payload(final Batch batch, final long request, final int bytes) {
+        if ((Memory.i32(request + Layouts.SEND_FLAGS) & FLAG_INLINE) != 0) {
+            batch.addInline(request + Layouts.SEND_SIZE + offset, bytes);
+        } else if (bytes <= Batch.TINY) {
+            payload(batch.pieces(), request, bytes);
+            batch.addPieces();
+        } else {
+            payload(batch.vectors(), request, bytes);
+        }
     }
 
     private void start(final long header, final long request, final int type, final int attempt, final int destination,

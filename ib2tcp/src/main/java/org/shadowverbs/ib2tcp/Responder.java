@@ -29,6 +29,11 @@ abstract class Responder extends Sender {
         // Only a reliable connection acknowledges.
     }
 
+    /** A request's frame is on its way to the peer: an acknowledgement that is due goes with it. */
+    void acknowledgeWith(final Link over, final long header) {
+        // As above.
+    }
+
     /** A receive has been posted that may have been waited for. */
     void receivePosted() {
         // Only a reliable connection waits.

@@ -94,7 +94,7 @@ final class TcpLink extends Link {
     }
 
     private boolean get(final long to, final int bytes) throws ProtocolException {
-        final long got = engine.posix.read(fd, to + received, bytes - received);
+        final long got = engine.posix.receive(fd, to + received, bytes - received);
         if (got == 0 || got < 0 && engine.posix.errno() != Posix.EAGAIN && engine.posix.errno() != Posix.EINTR) {
             throw new ProtocolException("the connection was closed during the handshake");
         }
@@ -154,7 +154,7 @@ final class TcpLink extends Link {
             } else {
                 final long to = inbound.space();
                 room = inbound.room();
-                got = engine.posix.read(fd, to, room);
+                got = engine.posix.receive(fd, to, room);
                 check(got);
                 inbound.read((int) Math.max(0, got));
             }

@@ -150,7 +150,7 @@ final class UnreliableRequester extends Requester {
     private void datagram(final Batch batch, final long request, final int part) {
         datagram(batch.header(), request, Memory.i32(request + Layouts.SEND_RKEY));
         if (part > 0) {
-            payload(batch.vectors(), request, part);
+            payload(batch, request, part);
         }
     }
 

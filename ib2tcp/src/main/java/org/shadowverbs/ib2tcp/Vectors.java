@@ -36,6 +36,17 @@ final class Vectors {
         bytes += length;
     }
 
+    /** Adds memory, to the last entry if it lies behind that. */
+    void extend(final long address, final long length) {
+        final long last = base + (count - 1L) * ENTRY;
+        if (first < count && Memory.i64(last) + Memory.i64(last + 8) == address) {
+            Memory.i64(last + 8, Memory.i64(last + 8) + length);
+            bytes += length;
+        } else {
+            add(address, length);
+        }
+    }
+
     int room() {
         return capacity - count;
     }

@@ -40,6 +40,19 @@ class FrameTest {
     }
 
     @Test
+    void aRequestTakesAnAcknowledgementWithIt() throws ProtocolException {
+        request(Frame.SEND, 8, 0, 8);
+        Frame.flags(at, Frame.SOLICITED);
+        Frame.acknowledge(at, 0xfe, 0x89abcdef);
+        Frame.check(at);
+        assertTrue(Frame.acknowledges(at));
+        assertEquals(0xfe, Frame.acknowledgedAttempt(at));
+        assertEquals(0x89abcdef, Frame.acknowledgedSequence(at));
+        assertEquals("03", java.util.HexFormat.of().formatHex(Memory.bytes(at + 3, 1)));
+        assertEquals("000000fe" + "89abcdef", java.util.HexFormat.of().formatHex(Memory.bytes(at + 56, 8)));
+    }
+
+    @Test
     void whatIsOutOfBoundsIsRefused() {
         request(Frame.SEND, 100, 0, Frame.MAX_PAYLOAD + 1);
         refused("length beyond bounds");
@@ -79,6 +92,16 @@ class FrameTest {
         refused("must be zero");
         Frame.start(at, Frame.NAK, 5, 0, 2, 2, 0);
         refused("kind 5");
+        request(Frame.FETCH_ADD, 8, 0, 0);
+        Frame.acknowledge(at, 1, 1);
+        refused("must be zero");
+        request(Frame.SEND, 8, 0, 8);
+        Frame.sharedQueue(at, 3);
+        Frame.acknowledge(at, 1, 1);
+        refused("must be zero");
+        Frame.start(at, Frame.READY, 0, 0, 2, 2, 0);
+        Frame.acknowledge(at, 1, 1);
+        refused("must be zero");
     }
 
     /** Whatever comes: what passes the check is within all bounds that its use relies upon. */
@@ -91,7 +114,7 @@ class FrameTest {
             bytes[36] = 0;
             java.util.Arrays.fill(bytes, bytes[0] == Frame.REQUEST ? 40 : 36, 45, (byte) 0);
             java.util.Arrays.fill(bytes, 48, 53, (byte) 0);
-            bytes[3] &= 1;
+            bytes[3] &= 3;
             bytes[4] = 0;
             bytes[5] &= 7;
         }

@@ -15,6 +15,8 @@ final class SimulatedNetwork {
     final ArrayList<SimulatedDevice> devices = new ArrayList<>();
     private final ArrayList<End> ends = new ArrayList<>();
     long time;
+    /** Bytes, on all links. */
+    long written;
 
     /** Of the job. */
     final String secret;
@@ -82,6 +84,20 @@ final class SimulatedNetwork {
             }
         }
         return false;
+    }
+
+    /** Ends read, as far as they want to. */
+    void read() throws ProtocolException {
+        for (final End end : ends) {
+            end.read();
+        }
+    }
+
+    /** Ends write, a piece each at most. */
+    void write() {
+        for (final End end : ends) {
+            end.write();
+        }
     }
 
     /** A process stands still: it does not read any more. */
@@ -180,6 +196,7 @@ final class SimulatedNetwork {
             }
             final Vectors vectors = batch.vectors();
             long left = 1 + random.nextInt((int) Math.min(vectors.bytes(), 1 + random.nextInt(200_000)));
+            written += left;
             while (left > 0) {
                 final int part = (int) Math.min(left, vectors.length(0));
                 other.arriving.writeBytes(Memory.bytes(vectors.address(0), part));
