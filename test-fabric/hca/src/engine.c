@@ -153,6 +153,9 @@ static void read_mail(struct hca_context *ctx)
 		case MAIL_ASYNC:
 			event_async(ctx, mail.detail, mail.index, mail.gen);
 			break;
+		case MAIL_ASYNC_OPENED:
+			event_async_opened(ctx, mail.detail, mail.index);
+			break;
 		case MAIL_FATAL:
 			device_fatal(ctx);
 			break;

@@ -169,6 +169,18 @@ static void add_to_handles(struct hca_context *ctx, enum ibv_event_type type, st
 	for (handle = qp->handles; handle; handle = handle->next_handle)
 		list_add(ctx->async, type, handle);
 	pthread_mutex_unlock(&ctx->handle_lock);
+	xrc_tell_openers(ctx, qp, type);
+}
+
+void event_async_opened(struct hca_context *ctx, enum ibv_event_type type, uint32_t number)
+{
+	struct hca_qp *handle;
+
+	pthread_mutex_lock(&ctx->handle_lock);
+	for (handle = ctx->foreign; handle; handle = handle->next_handle)
+		if (handle->qp.handle == number)
+			list_add(ctx->async, type, handle);
+	pthread_mutex_unlock(&ctx->handle_lock);
 }
 
 void event_async(struct hca_context *ctx, enum ibv_event_type type, uint32_t index, uint32_t gen)

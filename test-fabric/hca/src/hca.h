@@ -107,6 +107,8 @@ struct hca_context {
 	uint32_t xrcd_numbers;
 	pthread_mutex_t key_lock;	/* changes of the key table; a leaf */
 	pthread_mutex_t handle_lock;	/* further handles of QPs; of locks only those of event lists are taken under it */
+	struct hca_qp *foreign;		/* handles of other contexts' QPs, chained by next_handle */
+	uint32_t orphans;		/* QPs that only other contexts have open */
 	struct {
 		uint64_t next;
 		uint64_t free[48];	/* by log2 of the size, chained through the first word */
@@ -314,6 +316,7 @@ struct hca_qp {
 	struct hca_qp *handles;		/* such handles, chained by next_handle; the QP lives as long as one of them */
 	struct hca_qp *next_handle;
 	bool closed;			/* its own handle is gone */
+	struct seg *home;		/* a handle of another context's QP: where that is */
 	uint32_t groups;		/* multicast groups that it listens to */
 
 	/* The responder, once found; of a datagram the last one. */
@@ -525,6 +528,13 @@ struct ibv_xrcd *xrcd_open(struct ibv_context *context, struct ibv_xrcd_init_att
 int xrcd_close(struct ibv_xrcd *xrcd);
 struct ibv_qp *xrc_open_qp(struct ibv_context *context, struct ibv_qp_open_attr *attr);
 
+/* xrc_opener.c: handles of QPs that another context has made */
+struct ibv_qp *xrc_open_foreign(struct hca_context *ctx, struct hca_xrcd *xrcd, struct ibv_qp_open_attr *attr);
+void xrc_close_foreign(struct hca_context *ctx, struct hca_qp *handle);
+/* Of a QP whose last handle in its own context is gone: from here on it ends with the last opener. ctx->lock held. */
+bool xrc_is_open_elsewhere(struct hca_context *ctx, struct hca_qp *qp);
+void xrc_tell_openers(struct hca_context *ctx, struct hca_qp *qp, enum ibv_event_type type);
+
 /* With a protection domain or, for an XRC receive QP, with an XRC domain. */
 struct ibv_qp *qp_create(struct ibv_context *context, struct hca_pd *pd, struct hca_xrcd *xrcd,
 			 struct ibv_qp_init_attr *init, const char *verb);
@@ -575,6 +585,8 @@ void event_completion(struct hca_cq *cq);
 /* Reports an asynchronous event of the object with @index at our own context. */
 void event_async(struct hca_context *ctx, enum ibv_event_type type, uint32_t index, uint32_t gen);
 /* The same at the owner of @seg, which may be another process. */
+/* To that handle of another context's QP. */
+void event_async_opened(struct hca_context *ctx, enum ibv_event_type type, uint32_t handle);
 void event_async_at(struct hca_context *ctx, struct seg *seg, enum ibv_event_type type, uint32_t index, uint32_t gen);
 void event_forget_cq(struct hca_cq *cq);
 void event_forget_qp(struct hca_qp *qp);

@@ -142,6 +142,7 @@ static int qp_place(struct hca_context *ctx, struct hca_qp *qp, const struct ibv
 	seg_lock(&shm->lock, "a queue pair");
 	memset((char *)shm + sizeof(shm->lock), 0, sizeof(*shm) - sizeof(shm->lock));
 	shm->gen = gen;
+	shm->attr = qp->attr;
 	shm->qp_num = qpn;
 	shm->qp_type = qp->qp.qp_type;
 	shm->state = IBV_QPS_RESET;
@@ -352,7 +353,7 @@ static void qp_tear_down(struct hca_qp *qp)
 	object_free(qp, sizeof(*qp));
 }
 
-/* Takes a handle from its QP, which gets no event by it any more; true for the last one. ctx->lock held. */
+/* Takes a handle from its QP, which gets no event by it any more; true for the last one here. ctx->lock held. */
 static bool handle_close(struct hca_context *ctx, struct hca_qp *qp)
 {
 	struct hca_qp *real = qp_real(qp), **link;
@@ -370,11 +371,46 @@ static bool handle_close(struct hca_context *ctx, struct hca_qp *qp)
 	pthread_mutex_unlock(&ctx->handle_lock);
 	if (qp->real)
 		ctx->qps--;
+	if (last && xrc_is_open_elsewhere(ctx, real)) {
+		ctx->orphans++;
+		ctx->qps--;
+		last = false;
+	}
 	if (qp->xrcd && (qp->real || !last)) {
 		qp->xrcd->users--;
 		qp->xrcd = NULL;
 	}
 	return last;
+}
+
+/* An orphan whose last opener has let go of it, or NULL. ctx->lock held. */
+static struct hca_qp *ended_orphan(struct hca_context *ctx)
+{
+	uint32_t i;
+
+	for (i = 0; ctx->orphans && i < ctx->seg->max_qp; i++) {
+		struct hca_qp *qp = ctx->qp[i];
+
+		if (qp && qp->closed && !qp->handles && !xrc_is_open_elsewhere(ctx, qp)) {
+			ctx->orphans--;
+			ctx->qps++;
+			return qp;
+		}
+	}
+	return NULL;
+}
+
+static void give_back_orphans(struct hca_context *ctx)
+{
+	struct hca_qp *orphan;
+
+	do {
+		pthread_mutex_lock(&ctx->lock);
+		orphan = ended_orphan(ctx);
+		pthread_mutex_unlock(&ctx->lock);
+		if (orphan)
+			qp_tear_down(orphan);
+	} while (orphan);
 }
 
 int ibv_destroy_qp(struct ibv_qp *ibqp)
@@ -383,6 +419,14 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	struct hca_context *ctx = context_of(ibqp->context);
 	struct hca_qp *real = qp_real(qp);
 	bool last;
+
+	if (qp->home) {
+		xrc_close_foreign(ctx, qp);
+		await_acknowledgements(qp);
+		object_free(qp, sizeof(*qp));
+		return 0;
+	}
+	give_back_orphans(ctx);
 
 	pthread_mutex_lock(&ctx->lock);
 	if (qp->groups) {
@@ -414,6 +458,8 @@ int ibv_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int attr_mask, s
 		return hca_errno(EIO);
 	pthread_mutex_lock(&qp->sq.lock);
 	qp_lock_responder(ctx->seg, qp->shm, qp->index);
+	if (ibqp->qp_type == IBV_QPT_XRC_RECV)
+		qp->attr = qp->shm->attr;
 	*attr = qp->attr;
 	attr->qp_state = qp->shm->state;
 	attr->cur_qp_state = qp->shm->state;

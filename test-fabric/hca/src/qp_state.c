@@ -244,6 +244,8 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	mask = mask_of(ibqp->qp_type, mask);
 	pthread_mutex_lock(&qp->sq.lock);
 	qp_lock_responder(ctx->seg, qp->shm, qp->index);
+	if (ibqp->qp_type == IBV_QPT_XRC_RECV)
+		qp->attr = qp->shm->attr;
 	from = qp->shm->state;
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;
 	if ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
@@ -266,6 +268,8 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	apply(qp, attr, rest);
 	if (to == IBV_QPS_RESET)
 		reset(qp);
+	if (ibqp->qp_type == IBV_QPT_XRC_RECV)
+		qp->shm->attr = qp->attr;
 	seg_store_seq(&qp->shm->state, to);
 	if (to == IBV_QPS_ERR)
 		qp_flush_recv_locked(ctx, qp);
@@ -280,7 +284,8 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	if (to == IBV_QPS_SQD && from != IBV_QPS_SQD) {
 		/* Only a request that waits for its peer is under way; all others are done or have not begun. */
 		qp->sq.draining = qp->sq.stall == STALL_RNR || qp->sq.stall == STALL_NO_RESPONSE;
-		requester_drained(qp);
+		if (!qp->home)
+			requester_drained(qp);
 	} else if (to != IBV_QPS_SQD) {
 		qp->sq.draining = false;
 	}

@@ -26,6 +26,7 @@
 #define SEG_KEY_SLOTS	262144u		/* power of two, four times the keys that can exist */
 #define SEG_MAIL_SLOTS	16384u		/* power of two */
 #define SEG_MAX_MCAST	1024u
+#define SEG_MAX_OPENERS	16u
 #define SEG_PORTS	4u		/* at most */
 #define SEG_GIDS	4u
 #define SEG_GIDS_USED	2u		/* the rest of the table is empty */
@@ -42,6 +43,7 @@ enum mail_type {
 	MAIL_CQ_EVENT,		/* index of a CQ with completion events to deliver */
 	MAIL_ASYNC,		/* index of the object, detail is the ibv_event_type */
 	MAIL_FATAL,		/* the device disappears */
+	MAIL_ASYNC_OPENED,	/* as MAIL_ASYNC, for the handle of another context's QP that has that number */
 };
 
 struct seg_mail {
@@ -136,6 +138,12 @@ struct seg_srq {
 	uint32_t delivering_gen;
 };
 
+/* A handle of an XRC receive QP in another context: whose, and its number there. */
+struct seg_opener {
+	uint32_t lid;		/* 0: free */
+	uint32_t handle;
+};
+
 /* The responder half of a queue pair and the state that both halves obey. */
 struct seg_qp {
 	pthread_mutex_t lock;
@@ -167,6 +175,11 @@ struct seg_qp {
 	/* The requester that was sent an RNR NAK, for the setting rnr_kick. */
 	uint32_t rnr_waiter;	/* index + 1 */
 	uint32_t rnr_waiter_gen;
+	/* Of an XRC receive QP, which other contexts may have open: they modify and query it without its owner. */
+	struct ibv_qp_attr attr;
+	uint32_t openers;
+	uint32_t orphaned;	/* the owner has no handle any more: it ends with the last opener */
+	struct seg_opener opener[SEG_MAX_OPENERS];
 };
 
 /* A QP that listens to a multicast group. */

@@ -1,7 +1,7 @@
 /*
  * XRC domains, and further handles of XRC receive QPs. Domains of one file and device have one number in all open
  * contexts, so that messages to a QP of one reach the SRQs of another; whether there is one already is asked of the own
- * context alone, and a QP is opened by the context that has made it.
+ * context alone. Of QPs that another context has made see xrc_opener.c.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -136,8 +136,7 @@ struct ibv_qp *xrc_open_qp(struct ibv_context *context, struct ibv_qp_open_attr 
 	pthread_mutex_unlock(&ctx->lock);
 	if (!real) {
 		free(handle);
-		errno = EINVAL;
-		return NULL;
+		return xrc_open_foreign(ctx, xrcd, attr);
 	}
 	return &handle->qp;
 }

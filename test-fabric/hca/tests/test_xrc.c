@@ -400,6 +400,57 @@ static void events_of_handles(void)
 	close(fd);
 }
 
+/* Another context opens the QP, connects it, hears of its events, and keeps it when its own has let go of it. */
+static void opened_elsewhere(void)
+{
+	struct ibv_qp_open_attr attr = opening;
+	struct ibv_async_event event;
+	struct ibv_xrcd *own, *theirs;
+	struct ibv_qp *recv, *opened, *send;
+	struct ibv_srq *srq;
+	struct endpoint c;
+	uint32_t number;
+	int fd = open_file();
+
+	open_both();
+	endpoint_open(&c, NULL);
+	own = open_domain(fd, O_CREAT);
+	theirs = open_domain_in(c.ctx, fd, O_CREAT);
+	srq = create_srq_of(&c, theirs, c.recv_cq, &number);
+	recv = create_recv_qp(own);
+	attr.qp_num = recv->qp_num ^ 1;
+	attr.xrcd = theirs;
+	attr.qp_context = &attr;
+	CHECK(!ibv_open_qp(c.ctx, &attr));
+	CHECK_EQ(errno, EINVAL);
+	attr.qp_num = recv->qp_num;
+	opened = ibv_open_qp(c.ctx, &attr);
+	CHECK(opened && opened->context == c.ctx && opened->qp_context == &attr && opened->qp_num == recv->qp_num);
+	send = connect_to(opened);
+	CHECK_EQ(qp_state(recv), IBV_QPS_RTS);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	CHECK_EQ(ibv_close_xrcd(own), 0);
+	CHECK_EQ(qp_state(opened), IBV_QPS_RTS);
+	CHECK_EQ(post_to_of(&c, srq, 1), 0);
+	CHECK_EQ(request(send, number, IBV_WR_SEND, 2, 4), 0);
+	expect(c.recv_cq, 1, IBV_WC_SUCCESS);
+	expect(a.send_cq, 2, IBV_WC_SUCCESS);
+	CHECK_EQ(request(send, 1, IBV_WR_SEND, 3, 4), 0);
+	expect(a.send_cq, 3, IBV_WC_REM_INV_REQ_ERR);
+	event = await_async(&c, IBV_EVENT_QP_REQ_ERR);
+	CHECK(event.element.qp == opened);
+	CHECK_EQ(ibv_close_xrcd(theirs), EBUSY);
+	CHECK_EQ(ibv_destroy_qp(opened), 0);
+	attr.xrcd = theirs;
+	CHECK(!ibv_open_qp(c.ctx, &attr));
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+	CHECK_EQ(ibv_close_xrcd(theirs), 0);
+	endpoint_close(&c);
+	close_both();
+	close(fd);
+}
+
 static void refused(void)
 {
 	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_PD };
@@ -432,6 +483,7 @@ int main(void)
 	RUN(another_context);
 	RUN(opened_again);
 	RUN(events_of_handles);
+	RUN(opened_elsewhere);
 	RUN(refused);
 	return 0;
 }
