@@ -293,6 +293,12 @@ struct sv_qp_spec {
 	 * the last is, for what is known of the QP is there.
 	 */
 	struct ibv_qp *opened;
+	/*
+	 * 1: an XRC receive QP of another process. What it brings to this one is counted by its number (sv_xrcd_strangers),
+	 * as before it was opened, and after.
+	 */
+	uint32_t foreign;
+	uint32_t reserved;
 };
 /* vpd: NULL of an XRC receive QP */
 struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd);
@@ -306,6 +312,11 @@ void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid);
 void sv_qp_set_rkeys(struct ibv_qp *vqp, const struct sv_keymap *map);
 /* Of an XRC send QP: exceptions of the peer's SRQ numbers, or NULL. [gate closed], or before the QP's RTR */
 void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map);
+/*
+ * The XRC receive QP is about to be freed, but goes on to live in other processes that have it open: its completions stay, and
+ * what it has brought is counted as that of another process'. During a destroy_qp.
+ */
+void sv_qp_leave(struct ibv_qp *vqp);
 /* Also removes the QP's completions from its virtual completion queues. */
 void sv_qp_free(struct ibv_qp *vqp);
 

@@ -80,6 +80,13 @@ static bool is_held_of_qp(const struct sv_completion *completion, const void *qp
 	return completion->held && is_of_qp(completion, qp);
 }
 
+void sv_kept_disown(struct sv_cq *cq, const struct sv_qp *qp)
+{
+	for (uint32_t at = cq->head; at != cq->tail; at++)
+		if (is_of_qp(&cq->kept[at], qp))
+			cq->kept[at].qp = SV_NO_QP;
+}
+
 void sv_kept_purge_srq(struct sv_cq *cq, const struct sv_srq *srq)
 {
 	purge(cq, srq, goes_with_srq);

@@ -17,6 +17,8 @@ void sv_kept_remove(struct sv_cq *cq, uint32_t count);
 /* Removes those of the QP; or of them only those that are held. */
 void sv_kept_purge(struct sv_cq *cq, const struct sv_qp *qp);
 void sv_kept_purge_held(struct sv_cq *cq, const struct sv_qp *qp);
+/* Those of the QP are from now on another process'. */
+void sv_kept_disown(struct sv_cq *cq, const struct sv_qp *qp);
 /* Removes those of an SRQ that ends. */
 void sv_kept_purge_srq(struct sv_cq *cq, const struct sv_srq *srq);
 

@@ -6,6 +6,7 @@
 #include "real.h"
 #include "say.h"
 #include "strangers.h"
+#include "target.h"
 #include "xrc.h"
 
 static void append(struct sv_landing_list *list, struct sv_landing *landing)
@@ -128,7 +129,13 @@ void sv_landing_completed(struct sv_qp *qp, struct sv_srq *srq, const struct ibv
 	}
 	landing->qp = qp;
 	landing->wc = *wc;
-	if (qp) {
+	if (qp && qp->xrc && qp->xrc->of_file) {
+		/* Whom it came from is to be found out now, and what others have open may be no more when it is taken. */
+		qp->landed_total++;
+		sv_translate_source(qp->v.context, &landing->wc);
+		landing->wc.qp_num = qp->v.qp_num;
+		landing->qp = NULL;
+	} else if (qp) {
 		sv_translate_invalidation(qp, &landing->wc);
 		qp->landed_total++;
 	} else {
@@ -179,7 +186,7 @@ static void end_fill(struct sv_cq *cq, struct sv_landing *landing, enum ibv_wc_s
 		sv_cq_event_now(cq);
 	/* As on a device, where such a receive breaks the connection; the sender alone was told otherwise. */
 	if (status != IBV_WC_SUCCESS && !landing->qp) {
-		sv_sayf("a message of another process' queue pair 0x%x did not fit the receive (status %d): that queue pair is not told",
+		sv_sayf("a message by way of queue pair 0x%x, which others may have open, did not fit the receive (status %d): that queue pair is not told",
 			landing->wc.qp_num, status);
 	} else if (status != IBV_WC_SUCCESS) {
 		struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };

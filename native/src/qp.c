@@ -8,6 +8,7 @@
 #include "qp_numbers.h"
 #include "real.h"
 #include "target.h"
+#include "tcp.h"
 
 /* Generations go on when a slot is used again, so they cannot live in it. */
 static uint16_t generations[((uintptr_t)1 << SV_REGION_SHIFT) / sizeof(struct sv_qp)];
@@ -176,6 +177,13 @@ int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec)
 	} else if (spec->xrcd) {
 		qp->xrc->domain = sv_xrcd_of(spec->xrcd)->domain;
 		qp->xrc->handles = 1;
+		qp->xrc->foreign = spec->foreign;
+		qp->xrc->of_file = sv_xrcd_of(spec->xrcd)->inode && !sv_tcp_selected();
+		if (spec->foreign)
+			vqp->state = IBV_QPS_UNKNOWN;
+		/* Any process may connect it. */
+		if (qp->xrc->of_file)
+			qp->rq.peer_qp_num = SV_PEER_ANY;
 	}
 	qp->opened = 1;
 	count_on_cqs(qp, 1);
@@ -198,7 +206,7 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 	sv_store_release(&qp->last_receive, 0);
 	if (sv_qp_behind(qp) != qp)
 		return 0;
-	return qp->srq || sv_is_xrc_receiver(qp) ? sv_qp_numbers_add(qp, real->qp_num) : 0;
+	return qp->srq || (sv_is_xrc_receiver(qp) && !qp->xrc->foreign) ? sv_qp_numbers_add(qp, real->qp_num) : 0;
 }
 
 void sv_qp_each_cq(const struct sv_qp *qp, void (*visit)(struct sv_cq *cq, const struct sv_qp *qp))
@@ -262,6 +270,8 @@ void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);
 
+	if (qp->xrc && qp->xrc->of_file)
+		return;
 	qp->rq.peer_qp_num = dest_vqp_num;
 	qp->rq.peer_lid = dest_vlid;
 }
@@ -273,6 +283,11 @@ void sv_qp_set_rkeys(struct ibv_qp *vqp, const struct sv_keymap *map)
 	qp->rkeys = map;
 	if (map)
 		sv_store_release(&sv_context_of(vqp->context)->translate, 1);
+}
+
+void sv_qp_leave(struct ibv_qp *vqp)
+{
+	sv_qp_of(vqp)->xrc->leaving = !sv_qp_of(vqp)->xrc->foreign;
 }
 
 /* What it held has been forgotten. */
@@ -350,6 +365,12 @@ static void empty_locked(struct sv_qp *qp, struct sv_thread *self)
 	sv_lock_drop(&qp->sq.lock);
 }
 
+/* Other processes may go on with it; should they not, no completion of it goes with the real QP: they are looked through then. */
+static bool outlives(enum sv_op op, const struct sv_qp *qp)
+{
+	return op == SV_OP_DESTROY_QP && qp->xrc->of_file;
+}
+
 /*
  * A verb that may reset or end a queue pair: the driver only asks for it, and this thread does it under the locks of the
  * queues and of their completion queues, which another thread may be polling. Were the driver's threads to take these
@@ -365,15 +386,19 @@ static int change_qp(enum sv_op op, const char *verb, struct sv_qp *handle, bool
 	if (err)
 		return err;
 	self = sv_gate_enter(verb);
-	if (ends && (qp->srq || sv_is_xrc_receiver(qp)))
+	if (ends && (qp->srq || (sv_is_xrc_receiver(qp) && !outlives(op, qp))))
 		collect_shared(qp, handle->rq.real, self);
 	sv_thread_holds_nothing(self);
 	qp->in_verb = 1;
 	err = sv_mailbox_call(op, verb, NULL, count, args, -1);
 	qp->in_verb = 0;
 	/* What came between: once its number is forgotten it would be that of a stranger. */
-	if (qp->free_asked && sv_is_xrc_receiver(qp))
+	if (qp->free_asked && sv_is_xrc_receiver(qp) && qp->xrc->leaving) {
+		sv_qp_numbers_remove(qp);
+		sv_xrc_make_stranger(qp, self);
+	} else if (qp->free_asked && sv_is_xrc_receiver(qp)) {
 		sv_xrc_collect(qp, self);
+	}
 	if (qp->reset_asked || qp->free_asked) {
 		if (sv_is_xrc_receiver(qp))
 			sv_qp_empty(qp, self);

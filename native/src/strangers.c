@@ -15,7 +15,7 @@ static uint32_t used, lost;
 
 _Static_assert(SV_MAX_STRANGERS <= SLOTS / 4 * 3, "a free slot is found soon");
 
-static void count(uint32_t domain, uint32_t qp_num)
+static void count(uint32_t domain, uint32_t qp_num, uint64_t messages)
 {
 	uint64_t key = (uint64_t)domain << 24 | (qp_num & 0xffffff);
 	uint32_t slot = (key * 0x9e3779b97f4a7c15ull) >> (64 - SLOT_SHIFT);
@@ -35,7 +35,7 @@ static void count(uint32_t domain, uint32_t qp_num)
 			}
 		}
 		if (found == key) {
-			__atomic_fetch_add(&slots[slot].received, 1, __ATOMIC_RELAXED);
+			__atomic_fetch_add(&slots[slot].received, messages, __ATOMIC_RELAXED);
 			return;
 		}
 	}
@@ -51,7 +51,13 @@ void sv_stranger_brought(const struct sv_srq *srq, struct ibv_wc *wc)
 		wc->qp_num ^= sv_masks.qp_num;
 	sv_translate_source(srq->v.context, wc);
 	if (wc->status == IBV_WC_SUCCESS)
-		count(srq->xrcd->domain, wc->qp_num);
+		count(srq->xrcd->domain, wc->qp_num, 1);
+}
+
+void sv_stranger_had_brought(uint32_t domain, uint32_t qp_num, uint64_t messages)
+{
+	if (messages)
+		count(domain, qp_num, messages);
 }
 
 int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)

@@ -14,5 +14,7 @@
  * failed. From any thread.
  */
 void sv_stranger_brought(const struct sv_srq *srq, struct ibv_wc *wc);
+/* A QP of this process becomes one: what it has brought until now. */
+void sv_stranger_had_brought(uint32_t domain, uint32_t qp_num, uint64_t messages);
 
 #endif

@@ -4,6 +4,7 @@
 #include "drain.h"
 #include "kept.h"
 #include "landing.h"
+#include "strangers.h"
 
 #include <sys/stat.h>
 
@@ -146,6 +147,23 @@ void sv_xrc_forget_receiver(struct sv_qp *qp, struct sv_thread *self)
 			sv_lock_drop(&srq->cq->lock);
 	}
 	pthread_mutex_unlock(&mutex);
+}
+
+void sv_xrc_make_stranger(struct sv_qp *qp, struct sv_thread *self)
+{
+	struct sv_srq *srq;
+	uint32_t index = 0;
+
+	sv_thread_holds_nothing(self);
+	pthread_mutex_lock(&mutex);
+	while ((srq = next_srq(qp, &index))) {
+		/* Who has found the QP by its number has counted by it when this lock is free. */
+		sv_lock_take(&srq->cq->lock, self, SV_HELD_CQ);
+		sv_kept_disown(srq->cq, qp);
+		sv_lock_drop(&srq->cq->lock);
+	}
+	pthread_mutex_unlock(&mutex);
+	sv_stranger_had_brought(qp->xrc->domain, qp->v.qp_num, qp->shared_received + qp->landed_total);
 }
 
 void sv_xrc_leave(struct sv_srq *srq)

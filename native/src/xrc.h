@@ -35,6 +35,9 @@ struct sv_xrc {
 	struct sv_qp *opened;		/* of a handle that ibv_open_qp made: the QP behind it */
 	uint32_t domain;		/* of a receive QP */
 	uint32_t handles;		/* likewise: those that the application has not destroyed */
+	bool of_file;			/* likewise: other processes may have its domain, and the QP, open */
+	bool foreign;			/* likewise: another process has made it */
+	bool leaving;			/* likewise: it lives on in other processes */
 	struct sv_targets targets;	/* of a send QP */
 };
 
@@ -94,6 +97,8 @@ void sv_xrc_each_cq(const struct sv_qp *qp, void (*visit)(struct sv_cq *cq, cons
 void sv_xrc_collect(const struct sv_qp *qp, struct sv_thread *self);
 /* Forgets its messages and their completions. */
 void sv_xrc_forget_receiver(struct sv_qp *qp, struct sv_thread *self);
+/* It goes on as the QP of another process: its number is not known here any more. */
+void sv_xrc_make_stranger(struct sv_qp *qp, struct sv_thread *self);
 /* An SRQ is about to end: it leaves its domain. */
 void sv_xrc_leave(struct sv_srq *srq);
 /* Counts a handle of a receive QP. False: it has none any more. */

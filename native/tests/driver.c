@@ -228,7 +228,7 @@ static struct ibv_qp *open_real_handle(struct ibv_qp *v, const struct object *ob
 	struct ibv_qp_open_attr attr = {
 		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE |
 			     IBV_QP_OPEN_ATTR_CONTEXT,
-		.qp_num = ((struct ibv_qp *)sv_real(object->qp.opened))->qp_num,
+		.qp_num = object->qp.opened ? ((struct ibv_qp *)sv_real(object->qp.opened))->qp_num : v->qp_num ^ masks.qp_num,
 		.xrcd = sv_real(object->qp.xrcd),
 		.qp_context = v,
 		.qp_type = IBV_QPT_XRC_RECV,
@@ -262,8 +262,8 @@ static int open_handle(struct ibv_context *context, const struct ibv_qp_open_att
 		if (objects[i].kind == QP && objects[i].qp.xrcd == attr->xrcd && !objects[i].qp.opened &&
 		    ((struct ibv_qp *)objects[i].v)->qp_num == attr->qp_num)
 			shape.qp.opened = objects[i].v;
-	if (!shape.qp.opened)
-		return EINVAL;
+	/* Any other number is that of another process' QP. */
+	spec.foreign = !shape.qp.opened;
 	spec.opened = shape.qp.opened;
 	v = sv_qp_alloc(context, NULL);
 	err = sv_qp_open(v, &spec);
@@ -276,6 +276,8 @@ static int open_handle(struct ibv_context *context, const struct ibv_qp_open_att
 	add(QP, v, context)->qp = shape.qp;
 	return err;
 }
+
+bool driver_others_have_open;
 
 static int destroy_qp(struct ibv_qp *v)
 {
@@ -291,6 +293,8 @@ static int destroy_qp(struct ibv_qp *v)
 	}
 	if (find(behind)->qp.closed && !handle_of(behind)) {
 		forget(behind);
+		if (driver_others_have_open)
+			sv_qp_leave(behind);
 		sv_qp_free(behind);
 	}
 	return err;

@@ -4,6 +4,7 @@
 #define DRIVER_H
 
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 
 void driver_start(void);
 
@@ -18,6 +19,8 @@ extern unsigned driver_requests[];
 extern int driver_exit_status;
 /* Set: this operation is answered with this errno value and nothing is done. */
 extern int driver_fail_op, driver_fail_err;
+/* Set: XRC receive QPs live on in other processes when they are destroyed here. */
+extern bool driver_others_have_open;
 /* Set: requests are taken, but answered only when it is cleared. */
 extern unsigned driver_hold;
 /* Requests taken so far, answered or not. */

@@ -23,10 +23,10 @@ static void ready(struct ibv_qp *qp)
 	to_state(qp, IBV_QPS_RTS);
 }
 
-static struct domain *open_domain(void)
+static struct domain *open_domain_of(int fd)
 {
 	struct domain *d = calloc(1, sizeof(*d));
-	struct ibv_xrcd_init_attr attr = { IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, -1, 0100 };
+	struct ibv_xrcd_init_attr attr = { IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS, fd, 0100 };
 	struct ibv_qp_init_attr_ex receive = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
 	struct ibv_qp_init_attr_ex send = {
 		.qp_type = IBV_QPT_XRC_SEND,
@@ -64,6 +64,11 @@ static struct domain *open_domain(void)
 	CHECK(d->sender);
 	ready(d->sender);
 	return d;
+}
+
+static struct domain *open_domain(void)
+{
+	return open_domain_of(-1);
 }
 
 static void close_domain(struct domain *d)
@@ -521,6 +526,90 @@ static void landings_of_strangers(void)
 	close_domain(d);
 }
 
+/* What another process has made is open here, too, and is counted as it was before. */
+static void opened_of_another_process(void)
+{
+	struct domain *d = open_domain();
+	uint32_t stranger = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
+	uint64_t before = brought(d, stranger);
+	struct ibv_qp_open_attr attr = {
+		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
+		.qp_num = stranger, .xrcd = d->xrcd, .qp_type = IBV_QPT_XRC_RECV,
+	};
+	struct ibv_qp *handle;
+	struct ibv_wc wc;
+
+	CHECK_EQUAL(receive(d, 0, 1) | receive(d, 0, 2) | receive(d, 0, 3), 0);
+	bring(d, 0, IBV_WC_SUCCESS, 5);
+	expect(d->f->cq, 1, IBV_WC_SUCCESS);
+	handle = ibv_open_qp(d->f->context, &attr);
+	CHECK(handle && handle->qp_num == stranger && handle->state == IBV_QPS_UNKNOWN && !handle->pd);
+	expect_event(d, handle, IBV_EVENT_QP_REQ_ERR);
+	bring(d, 1, IBV_WC_SUCCESS, 5);
+	wc = expect(d->f->cq, 2, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.qp_num, stranger);
+	close_gate();
+	CHECK_EQUAL(bookmark(handle).received, 0);
+	CHECK_EQUAL(brought(d, stranger), before + 2);
+	sv_gate_open();
+	driver_others_have_open = true;
+	CHECK_EQUAL(ibv_destroy_qp(handle), 0);
+	driver_others_have_open = false;
+	bring(d, 2, IBV_WC_SUCCESS, 5);
+	expect(d->f->cq, 3, IBV_WC_SUCCESS);
+	CHECK_EQUAL(brought(d, stranger), before + 3);
+	close_domain(d);
+}
+
+static void end_of_receiver(bool others)
+{
+	struct domain *d = open_domain_of(0);
+	uint32_t number = d->receiver->qp_num;
+	struct ibv_wc wc;
+
+	CHECK_EQUAL(receive(d, 0, 1) | receive(d, 0, 2) | receive(d, 0, 3), 0);
+	complete(d, 0, 0);
+	expect(d->f->cq, 1, IBV_WC_SUCCESS);
+	close_gate();
+	complete(d, 0, 1);
+	CHECK_EQUAL(sv_cq_drain(d->f->cq), 1);
+	CHECK_EQUAL(sv_srq_post_landing(d->srqs[1], 5), 0);
+	complete(d, 1, 0);
+	CHECK_EQUAL(sv_cq_drain(d->second), 1);
+	CHECK_EQUAL(bookmark(d->receiver).received, 3);
+	sv_gate_open();
+	CHECK_EQUAL(brought(d, number), 0);
+	complete(d, 0, 2);
+	driver_others_have_open = others;
+	CHECK_EQUAL(ibv_destroy_qp(d->receiver), 0);
+	driver_others_have_open = false;
+	d->receiver = NULL;
+	if (others) {
+		CHECK_EQUAL(brought(d, number), 3);
+		wc = expect(d->f->cq, 2, IBV_WC_SUCCESS);
+		CHECK_EQUAL(wc.qp_num, number);
+		wc = expect(d->f->cq, 3, IBV_WC_SUCCESS);
+		CHECK_EQUAL(wc.qp_num, number);
+		CHECK_EQUAL(brought(d, number), 4);
+		CHECK_EQUAL(receive(d, 1, 7), 0);
+		wc = expect(d->second, 7, IBV_WC_SUCCESS);
+		CHECK_EQUAL(wc.qp_num, number);
+	}
+	expect_none(d->f->cq);
+	/* All slots are back. */
+	for (int i = 0; i < 4; i++)
+		CHECK_EQUAL(receive(d, 0, 10 + i), 0);
+	CHECK_EQUAL(receive(d, 0, 9), ENOMEM);
+	close_domain(d);
+}
+
+/* What it has brought stays the application's, and counted, as long as others have it open. */
+static void lives_on_in_other_processes(void)
+{
+	end_of_receiver(true);
+	end_of_receiver(false);
+}
+
 static bool is_among(uint32_t number, const uint32_t *numbers, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -574,6 +663,8 @@ int main(void)
 	RUN(messages_of_strangers);
 	RUN(strangers_keep_their_numbers);
 	RUN(landings_of_strangers);
+	RUN(opened_of_another_process);
+	RUN(lives_on_in_other_processes);
 	RUN(targets_are_known);
 	RUN(replay);
 	RUN(ends);

@@ -10,6 +10,9 @@
  * which nobody sends to. crossed: the sender's requests go there, too, by way of the receiver's queue pair, messages and
  * RDMA WRITEs into the sender's own memory; one such message has arrived, which nobody has told the sender. landed: there
  * the SEND waits for its receive, too.
+ *
+ * lent: as crossed, and the sender has the receiver's queue pair open (ibv_open_qp), connects it, and modifies it. inherited:
+ * likewise, and the receiver has destroyed its own handle of it.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -34,7 +37,7 @@
 #define NO_SRQ 1			/* the number of none */
 
 const char *const program_name = "xrc";
-const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", "landed", NULL };
+const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", "landed", "lent", "inherited", NULL };
 
 enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND, ID_CROSSING };
 
@@ -77,9 +80,19 @@ static bool landed(const struct pair *pair)
 	return !strcmp(pair->mode, "landed");
 }
 
+static bool inherited(const struct pair *pair)
+{
+	return !strcmp(pair->mode, "inherited");
+}
+
+static bool lent(const struct pair *pair)
+{
+	return inherited(pair) || !strcmp(pair->mode, "lent");
+}
+
 static bool crossed(const struct pair *pair)
 {
-	return landed(pair) || !strcmp(pair->mode, "crossed");
+	return landed(pair) || lent(pair) || !strcmp(pair->mode, "crossed");
 }
 
 static bool shared(const struct pair *pair)
@@ -206,81 +219,6 @@ static void send_to_nobody(struct ibv_qp *qp, struct area *area)
 		die(0, "a SEND to no queue: request %lu, %s", wc.wr_id, ibv_wc_status_str(wc.status));
 }
 
-static void send(struct pair *pair, struct area *area)
-{
-	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE, *third = second + SIZE;
-	uint64_t *value = (uint64_t *)area->memory, *old = value + 8;
-	struct ibv_cq *cq = endpoint_create_cq(&pair->endpoint, 16, NULL);
-	struct ibv_qp_init_attr init = {
-		.send_cq = cq,
-		.cap = { .max_send_wr = 8, .max_send_sge = 1 },
-		.qp_type = IBV_QPT_XRC_SEND,
-	};
-	struct ibv_qp *qp = ibv_create_qp(pair->endpoint.pd, &init);
-	struct card mine = { 0 }, theirs;
-	struct side side;
-	struct ibv_wc wc;
-
-	if (!qp)
-		die(errno, "ibv_create_qp of XRC");
-	if (shared(pair))
-		side_open(pair, &side, area);
-	qp_initialize(&pair->endpoint, qp, ACCESS_NOTHING_REMOTE, &mine.qp);
-	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
-	qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
-	pair_sync(pair, "the connection");
-	if (crossed(pair)) {
-		cross(qp, area, &side, &mine, &theirs, 1000);
-		pattern_fill(third, SIZE, 3, 0);
-		post_send(qp, ID_CROSSING, 0, area, third, side.number);
-	}
-	*value = 7;
-	pattern_fill(first, SIZE, 1, 0);
-	pattern_fill(second, SIZE, 2, 0);
-	{
-		struct ibv_send_wr write = {
-			.wr_id = ID_WRITE, .opcode = IBV_WR_RDMA_WRITE,
-			.wr.rdma = { .remote_addr = theirs.memory + WRITTEN, .rkey = theirs.rkey },
-		};
-		struct ibv_send_wr add = {
-			.wr_id = ID_ADD, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
-			.wr.atomic = { .remote_addr = theirs.memory + COUNTER, .compare_add = ADD, .rkey = theirs.rkey },
-		};
-
-		post(qp, &write, area, value, 8, theirs.srqs[0]);
-		post(qp, &add, area, old, 8, theirs.srqs[0]);
-	}
-	post_send(qp, ID_FIRST, pair->signaled ? IBV_SEND_SIGNALED : 0, area, first,
-		  landed(pair) ? side.number : theirs.srqs[0]);
-	post_send(qp, ID_SECOND, IBV_SEND_SIGNALED, area, second, theirs.srqs[1]);
-	pair_ready(pair);
-	if (crossed(pair))
-		take_crossed(area, &side, &mine, &theirs, 3);
-	if (landed(pair))
-		take_crossed(area, &side, &mine, &theirs, 1);
-	if (pair->signaled)
-		await_completion(cq, ID_FIRST, &wc, "the SEND that waited for a receive");
-	await_completion(cq, ID_SECOND, &wc, "the SEND to the other queue");
-	if (*old != START)
-		die(0, "FETCH_ADD returned %lu instead of %d", *old, START);
-	for (int i = 0; i < ROUNDS; i++) {
-		pair_sync(pair, "the receives of a round");
-		pattern_fill(first, SIZE, 10 + i, 0);
-		post_send(qp, i, IBV_SEND_SIGNALED, area, first, theirs.srqs[i % QUEUES]);
-		await_completion(cq, i, &wc, "a SEND after the restart");
-		if (crossed(pair) && i % 10 == 5)
-			cross(qp, area, &side, &mine, &theirs, 2000 + i);
-	}
-	pair_sync(pair, "the receiver's check");
-	expect_no_completion(cq, "after all");
-	if (opened(pair))
-		send_to_nobody(qp, area);
-	if (shared(pair))
-		side_close(&side);
-	qp_destroy(qp);
-	cq_destroy(cq);
-}
-
 /* The place of the handle is its context. */
 static void open_again(struct pair *pair, struct ibv_qp **handle, struct ibv_xrcd *xrcd, uint32_t qp_num)
 {
@@ -310,6 +248,144 @@ static void check_handle(struct ibv_qp **handle, const struct card *sender)
 		    attr.dest_qp_num);
 }
 
+#define LENT_RNR_TIMER 5
+
+/* Of a queue pair that both processes may change. */
+static int rnr_timer(struct ibv_qp *qp)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp_init_attr init;
+	int err = ibv_query_qp(qp, &attr, IBV_QP_MIN_RNR_TIMER, &init);
+
+	if (err)
+		die(err, "ibv_query_qp of a shared queue pair");
+	return attr.min_rnr_timer;
+}
+
+static void set_rnr_timer(struct ibv_qp *qp, int value)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_RTS, .min_rnr_timer = value };
+	int err = ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_MIN_RNR_TIMER);
+
+	if (err)
+		die(err, "ibv_modify_qp of a shared queue pair");
+}
+
+/* The receiver's queue pair, as the sender has it open: another handle before the last one is gone. */
+static void reopen(struct pair *pair, struct ibv_qp **handles, struct ibv_xrcd *xrcd, uint32_t qp_num)
+{
+	open_again(pair, &handles[1], xrcd, qp_num);
+	qp_destroy(handles[0]);
+	open_again(pair, &handles[0], xrcd, qp_num);
+	qp_destroy(handles[1]);
+}
+
+static void await_request_error(struct pair *pair, const struct ibv_qp *handle)
+{
+	struct pollfd readable = { .fd = pair->endpoint.context->async_fd, .events = POLLIN };
+	struct ibv_async_event event;
+
+	do {
+		if (poll(&readable, 1, PAIR_DEADLINE_S * 1000) != 1)
+			die(0, "a handle had no event within %d s", PAIR_DEADLINE_S);
+		if (ibv_get_async_event(pair->endpoint.context, &event))
+			die(errno, "ibv_get_async_event");
+		ibv_ack_async_event(&event);
+	} while (event.event_type != IBV_EVENT_QP_REQ_ERR || event.element.qp != handle);
+}
+
+static void send(struct pair *pair, struct area *area)
+{
+	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE, *third = second + SIZE;
+	uint64_t *value = (uint64_t *)area->memory, *old = value + 8;
+	struct ibv_cq *cq = endpoint_create_cq(&pair->endpoint, 16, NULL);
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.cap = { .max_send_wr = 8, .max_send_sge = 1 },
+		.qp_type = IBV_QPT_XRC_SEND,
+	};
+	struct ibv_qp *qp = ibv_create_qp(pair->endpoint.pd, &init);
+	struct card mine = { 0 }, theirs;
+	struct ibv_qp *handles[HANDLES];
+	struct side side;
+	struct ibv_wc wc;
+
+	if (!qp)
+		die(errno, "ibv_create_qp of XRC");
+	if (shared(pair))
+		side_open(pair, &side, area);
+	qp_initialize(&pair->endpoint, qp, ACCESS_NOTHING_REMOTE, &mine.qp);
+	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
+	qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
+	if (lent(pair)) {
+		open_again(pair, &handles[0], side.xrcd, theirs.qp.qp_num);
+		qp_connect(&pair->endpoint, handles[0], &theirs.qp, &mine.qp, &qp_patient);
+	}
+	pair_sync(pair, "the connection");
+	if (crossed(pair)) {
+		cross(qp, area, &side, &mine, &theirs, 1000);
+		pattern_fill(third, SIZE, 3, 0);
+		post_send(qp, ID_CROSSING, 0, area, third, side.number);
+	}
+	*value = 7;
+	pattern_fill(first, SIZE, 1, 0);
+	pattern_fill(second, SIZE, 2, 0);
+	{
+		struct ibv_send_wr write = {
+			.wr_id = ID_WRITE, .opcode = IBV_WR_RDMA_WRITE,
+			.wr.rdma = { .remote_addr = theirs.memory + WRITTEN, .rkey = theirs.rkey },
+		};
+		struct ibv_send_wr add = {
+			.wr_id = ID_ADD, .opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+			.wr.atomic = { .remote_addr = theirs.memory + COUNTER, .compare_add = ADD, .rkey = theirs.rkey },
+		};
+
+		post(qp, &write, area, value, 8, theirs.srqs[0]);
+		post(qp, &add, area, old, 8, theirs.srqs[0]);
+	}
+	post_send(qp, ID_FIRST, pair->signaled ? IBV_SEND_SIGNALED : 0, area, first,
+		  landed(pair) ? side.number : theirs.srqs[0]);
+	post_send(qp, ID_SECOND, IBV_SEND_SIGNALED, area, second, theirs.srqs[1]);
+	pair_ready(pair);
+	if (lent(pair))
+		check_handle(&handles[0], &mine);
+	if (crossed(pair))
+		take_crossed(area, &side, &mine, &theirs, 3);
+	if (landed(pair))
+		take_crossed(area, &side, &mine, &theirs, 1);
+	if (pair->signaled)
+		await_completion(cq, ID_FIRST, &wc, "the SEND that waited for a receive");
+	await_completion(cq, ID_SECOND, &wc, "the SEND to the other queue");
+	if (*old != START)
+		die(0, "FETCH_ADD returned %lu instead of %d", *old, START);
+	for (int i = 0; i < ROUNDS; i++) {
+		pair_sync(pair, "the receives of a round");
+		pattern_fill(first, SIZE, 10 + i, 0);
+		post_send(qp, i, IBV_SEND_SIGNALED, area, first, theirs.srqs[i % QUEUES]);
+		await_completion(cq, i, &wc, "a SEND after the restart");
+		if (crossed(pair) && i % 10 == 5)
+			cross(qp, area, &side, &mine, &theirs, 2000 + i);
+		if (lent(pair) && i % 10 == 5)
+			reopen(pair, handles, side.xrcd, theirs.qp.qp_num);
+	}
+	if (lent(pair)) {
+		check_handle(&handles[0], &mine);
+		set_rnr_timer(handles[0], LENT_RNR_TIMER);
+	}
+	pair_sync(pair, "the receiver's check");
+	expect_no_completion(cq, "after all");
+	if (opened(pair) || lent(pair))
+		send_to_nobody(qp, area);
+	if (lent(pair)) {
+		await_request_error(pair, handles[0]);
+		qp_destroy(handles[0]);
+	}
+	if (shared(pair))
+		side_close(&side);
+	qp_destroy(qp);
+	cq_destroy(cq);
+}
+
 /* Each handle has the event, as its own, and can be destroyed by itself. */
 static void end_handles(struct pair *pair, struct ibv_qp **handles)
 {
@@ -337,7 +413,10 @@ static void end_handles(struct pair *pair, struct ibv_qp **handles)
 static void receive(struct pair *pair, struct area *area)
 {
 	unsigned char *first = area->memory + MESSAGES, *second = first + SIZE;
-	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD };
+	struct ibv_qp *qp;
+	struct ibv_qp_init_attr_ex init = {
+		.qp_context = &qp, .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD,
+	};
 	struct ibv_qp *handles[HANDLES];
 	FILE *file = opened(pair) ? tmpfile() : NULL;
 	struct ibv_xrcd *xrcd = shared(pair) ? open_shared_domain(pair) : endpoint_open_xrcd(&pair->endpoint, file ? fileno(file) : -1);
@@ -351,15 +430,15 @@ static void receive(struct pair *pair, struct area *area)
 		cqs[i] = endpoint_create_cq(&pair->endpoint, 16, NULL);
 		srqs[i] = create_srq(pair, xrcd, cqs[i], &mine.srqs[i]);
 	}
-	struct ibv_qp *qp = ibv_create_qp_ex(pair->endpoint.context, &init);
-
+	qp = ibv_create_qp_ex(pair->endpoint.context, &init);
 	if (!qp)
 		die(errno, "ibv_create_qp_ex of XRC");
 	qp_initialize(&pair->endpoint, qp, ACCESS_ALL, &mine.qp);
 	store_word(area->memory + COUNTER, START);
 	post_receive(srqs[1], 2, area, second);
 	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
-	qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
+	if (!lent(pair))
+		qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
 	pair_sync(pair, "the connection");
 	/* The adder is behind the writer: with the sum there the WRITE is done, and its place may be used again. */
 	await_word(area->memory + COUNTER, START + ADD, "the FETCH_ADD to take effect");
@@ -372,7 +451,11 @@ static void receive(struct pair *pair, struct area *area)
 		qp_destroy(qp);
 		xrcd_close(init.xrcd);
 	}
+	if (inherited(pair))
+		qp_destroy(qp);
 	pair_ready(pair);
+	if (lent(pair) && !inherited(pair))
+		check_handle(&qp, &theirs);
 	for (int i = 0; file && i < HANDLES; i++)
 		check_handle(&handles[i], &theirs);
 	for (int i = 0; i < QUEUES; i++)
@@ -397,9 +480,14 @@ static void receive(struct pair *pair, struct area *area)
 	if (load_word(area->memory + WRITTEN) != RECEIVER_SAW)
 		die(0, "the WRITE has taken effect twice");
 	pair_sync(pair, "the receiver's check");
+	if (lent(pair) && !inherited(pair)) {
+		if (rnr_timer(qp) != LENT_RNR_TIMER)
+			die(0, "the other process' change of the RNR timer is not known: %d", rnr_timer(qp));
+		await_request_error(pair, qp);
+	}
 	if (file)
 		end_handles(pair, handles);
-	else
+	else if (!inherited(pair))
 		qp_destroy(qp);
 	for (int i = 0; i < QUEUES; i++) {
 		expect_no_completion(cqs[i], "after all");

@@ -85,6 +85,9 @@ public final class AddressBook {
                     return new Destination(port, context.qpNums.realOf(qpNum, 0), reaches.get(context).srqNums,
                             reaches.get(context).remoteKeys);
                 }
+                if (context.inherited) {
+                    continue; // what else is at that address is elsewhere
+                }
                 first = first == null ? port : first;
                 keys = keys.union(reaches.get(context).remoteKeys);
                 srqs = srqs.union(reaches.get(context).srqNums);
@@ -109,7 +112,7 @@ public final class AddressBook {
     public List<Place> places(final int lid, final Gid gid) {
         final List<Place> places = new ArrayList<Place>();
         for (final OwnerRecord.ContextIds context : contexts()) {
-            final PortIds port = context.portAnswering(lid, gid);
+            final PortIds port = context.inherited ? null : context.portAnswering(lid, gid);
             if (port != null) {
                 places.add(new Place(port, context.qpNums));
             }

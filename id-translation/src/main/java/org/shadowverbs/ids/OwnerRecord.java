@@ -20,8 +20,23 @@ public final class OwnerRecord {
         /** Of each XRC domain that has a file, by its number in the process: what all who share it know it by. */
         public final Map<Integer, String> domains;
 
+        /** Not a device's, but queue pairs that another process has made there: its addresses lead to nothing else here. */
+        public final boolean inherited;
+
         public ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet srqNums,
                 final ExceptionSet remoteKeys, final Map<Integer, String> domains) {
+            this(ports, qpNums, srqNums, remoteKeys, domains, false);
+        }
+
+        /** Queue pairs of another process' device, under its virtual addresses. */
+        public static ContextIds inherited(final PortIds[] ports, final ExceptionSet qpNums,
+                final Map<Integer, String> domains) {
+            return new ContextIds(ports, qpNums, ExceptionSet.EMPTY, ExceptionSet.EMPTY, domains, true);
+        }
+
+        private ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet srqNums,
+                final ExceptionSet remoteKeys, final Map<Integer, String> domains, final boolean inherited) {
+            this.inherited = inherited;
             this.ports = ports.clone();
             this.qpNums = qpNums;
             this.srqNums = srqNums;
@@ -73,7 +88,7 @@ public final class OwnerRecord {
         }
     }
 
-    private static final int VERSION = 3;
+    private static final int VERSION = 4;
 
     public final int rank;
     private final ContextIds[] contexts;
@@ -94,7 +109,7 @@ public final class OwnerRecord {
     public byte[] encode() {
         final RecordWriter out = new RecordWriter(256).i8(VERSION).i32(rank).i32(contexts.length);
         for (final ContextIds context : contexts) {
-            out.i32(context.ports.length);
+            out.i8(context.inherited ? 1 : 0).i32(context.ports.length);
             for (final PortIds port : context.ports) {
                 port.write(out);
             }
@@ -112,6 +127,7 @@ public final class OwnerRecord {
         final int rank = in.i32();
         final ContextIds[] contexts = new ContextIds[in.count(16)];
         for (int i = 0; i < contexts.length; i++) {
+            final boolean inherited = in.i8() != 0;
             final PortIds[] ports = new PortIds[in.count(11)];
             for (int k = 0; k < ports.length; k++) {
                 ports[k] = PortIds.read(in);
@@ -123,7 +139,7 @@ public final class OwnerRecord {
             for (int left = in.count(8); left > 0; left--) {
                 domains.put(in.i32(), in.text());
             }
-            contexts[i] = new ContextIds(ports, qpNums, srqNums, remoteKeys, domains);
+            contexts[i] = new ContextIds(ports, qpNums, srqNums, remoteKeys, domains, inherited);
         }
         in.end();
         return new OwnerRecord(rank, contexts);

@@ -55,6 +55,33 @@ class RecordsTest {
         assertEquals(7, r.rnrRetry);
     }
 
+    /** What is somebody else's is reached at that address only by its own number, and by nobody's datagrams. */
+    @Test
+    void anInheritedQueuePairIsFoundWhereItWasMade() {
+        final OwnerRecord heir = OwnerRecord.decode(new OwnerRecord(1, new OwnerRecord.ContextIds[] {
+            OwnerRecord.ContextIds.inherited(new PortIds[] {port(7, 50, LINK_LOCAL, ROUTED)}, set(9, 90), Map.of(3, "domain"))})
+            .encode());
+        final OwnerRecord maker = owner(2, port(7, 70, LINK_LOCAL, ROUTED), set(8, 80), ExceptionSet.EMPTY);
+        final AddressBook book = new AddressBook(List.of(heir, maker));
+        assertEquals(50, book.find(7, null, 9, IdMasks.IDENTITY).port.realLid);
+        assertEquals(90, book.find(7, null, 9, IdMasks.IDENTITY).realQpNum);
+        assertEquals(70, book.find(7, null, 8, IdMasks.IDENTITY).port.realLid);
+        assertEquals(70, book.find(7, null, 10, IdMasks.IDENTITY).port.realLid);
+        assertEquals(1, book.places(7, null).size());
+        assertEquals(70, book.places(7, null).get(0).port.realLid);
+    }
+
+    @Test
+    void aSharedReceiversRecordSurvivesTheWire() {
+        final SharedReceiver r = SharedReceiver.decode(new SharedReceiver(5, true, List.of(3L, -1L),
+                List.of(port(7, 50, LINK_LOCAL, ROUTED)), new byte[] {1, 2}).encode());
+        assertEquals(5, r.realQpNum());
+        assertEquals(true, r.mixed());
+        assertEquals(List.of(3L, -1L), r.holders());
+        assertEquals(7, r.ports().get(0).virtualLid);
+        assertEquals(2, r.attributes()[1]);
+    }
+
     @Test
     void anOwnersRecordSurvivesTheWire() {
         final OwnerRecord r = OwnerRecord.decode(

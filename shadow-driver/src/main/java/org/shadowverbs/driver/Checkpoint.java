@@ -38,6 +38,7 @@ final class Checkpoint {
     private final Backend backend;
     private final Model model;
     private final Reattach reattach;
+    private final SharedReceivers receivers;
     private final RealObjects realObjects;
     private final Timings timings;
     private final Agent agent;
@@ -59,12 +60,13 @@ final class Checkpoint {
     }
 
     Checkpoint(final Native library, final Backend backend, final Model model, final Reattach reattach,
-            final RealObjects realObjects, final Timings timings, final Agent agent, final RankLink link,
+            final SharedReceivers receivers, final RealObjects realObjects, final Timings timings, final Agent agent, final RankLink link,
             final CheckpointRequest request) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.reattach = reattach;
+        this.receivers = receivers;
         this.realObjects = realObjects;
         this.timings = timings;
         this.agent = agent;
@@ -149,21 +151,17 @@ final class Checkpoint {
 
     /** Publishes and pairs; refuses queue pairs that cannot be checkpointed. */
     private void exchangePeers(final Phase phase) throws Refusal, CheckpointAborted, IOException {
-        peers.refresh();
-        final Map<String, byte[]> values = peers.published();
-        Roster.publish(values, link.rank());
-        final Set<String> wanted = peers.wanted();
-        wanted.addAll(roster.wanted());
         // While the gates are open domains come and go.
-        final SharedDomains domains = phase == Phase.CLOSE
-                ? new SharedDomains(model, link.rank(), context -> XrcVerbs.device(library, backend, context)) : null;
-        if (domains != null) {
-            domains.publish(values);
-        }
-        final Reply reply = link.exchange(epoch, phase, 0, new Contribution(values, wanted, true, ""));
-        roster.found(reply.found(), reply.ranks());
+        final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank(), receivers.self(),
+                context -> XrcVerbs.device(library, backend, context)) : null;
+        Reply reply = publishPeers(phase, 0, domains);
         if (domains != null) {
             model.sharers(sharers(domains, reply.ranks()));
+            receivers.findHomes(domains.ranksById());
+            if (!reply.unanimous()) {
+                // Somebody has the queue pair of another open. Now that nobody changes it any more, its home speaks for it.
+                reply = publishPeers(phase, 1, domains);
+            }
         }
         final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
         lookUpDeparted(found);
@@ -178,6 +176,24 @@ final class Checkpoint {
                 throw new Refusal(c.name() + ": the send queue is being drained (SQD), which cannot be checkpointed");
             }
         }
+    }
+
+    /** @param domains null: the gates are open */
+    private Reply publishPeers(final Phase phase, final int round, final SharedDomains domains)
+            throws CheckpointAborted, IOException {
+        peers.refresh();
+        final Map<String, byte[]> values = peers.published();
+        Roster.publish(values, link.rank());
+        final Set<String> wanted = peers.wanted();
+        wanted.addAll(roster.wanted());
+        if (domains != null) {
+            domains.publish(values);
+        }
+        final boolean known = domains == null || round > 0 || !model.anyForeign();
+        final Reply reply = link.exchange(epoch, phase, round,
+                new Contribution(values, wanted, known, "queue pairs of other processes"));
+        roster.found(reply.found(), reply.ranks());
+        return reply;
     }
 
     /** Who shares XRC domains with this process: to ask everybody, everybody must be known. */

@@ -31,7 +31,7 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
     private final Timings timings;
     private String uid;
     private String program;
-    private Path socket;
+    private volatile Path socket;
     private long treeRootPid;
     /** The last epoch that this rank took part in. */
     private volatile long epoch;
@@ -143,7 +143,7 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
         epoch = request.epoch();
         final RealObjects realObjects = new RealObjects(library, backend, model, queuePairs);
         final Reattach reattach = new Reattach(library, backend, model, queuePairs, keyMaps, realObjects, timings);
-        link = new Checkpoint(library, backend, model, reattach, realObjects, timings, this, link, request).run();
+        link = new Checkpoint(library, backend, model, reattach, queuePairs.receivers(), realObjects, timings, this, link, request).run();
         newcomer &= model.book().isEmpty();
     }
 
@@ -195,6 +195,13 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
         return socket;
     }
 
+    @Override
+    public Path hostFolder() {
+        final Path agent = socket;
+        final String first = agent == null ? System.getenv("SHADOWVERBS_AGENT") : null;
+        return agent != null ? agent.getParent() : first == null || first.isEmpty() ? null : Path.of(first).getParent();
+    }
+
     /** The process ends normally: leaves word of its queue pairs, whose peers may live on. */
     @Override
     public void exit(final int status) {
@@ -207,7 +214,7 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
             for (final Context context : model.contexts.inOrder()) {
                 Ports.ensure(backend, context, model.masks);
             }
-            current.publish(PeerTable.lastWords(model, current.rank()));
+            current.publish(PeerTable.lastWords(model, current.rank(), queuePairs.receivers().leaveAll(null)));
             current.goodbye(status);
         } catch (IOException | RuntimeException e) {
             library.say("the agent did not hear the goodbye: " + e.getMessage());

@@ -115,7 +115,7 @@ final class DatagramVerbs {
 
     private Gid virtualOf(final Gid real) {
         for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
-            for (int p = 0; p < ids.portCount(); p++) {
+            for (int p = 0; !ids.inherited && p < ids.portCount(); p++) {
                 final PortIds port = ids.portAt(p);
                 for (int i = 0; i < port.gidCount(); i++) {
                     if (port.gidAt(i).real.equals(real)) {
@@ -142,7 +142,7 @@ final class DatagramVerbs {
 
     private int virtualLid(final int real) {
         for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
-            for (int p = 0; p < ids.portCount(); p++) {
+            for (int p = 0; !ids.inherited && p < ids.portCount(); p++) {
                 final PortIds port = ids.portAt(p);
                 if (real != 0 && real >> port.lmc == port.realLid >> port.lmc) {
                     return port.virtualLid;
@@ -290,7 +290,7 @@ final class DatagramVerbs {
             sources.put(STRANGER | strangers.realAt(i) & 0xff_ffff, strangers.virtualAt(i) & 0xff_ffffL);
         }
         for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
-            for (int p = 0; p < ids.portCount(); p++) {
+            for (int p = 0; !ids.inherited && p < ids.portCount(); p++) {
                 add(sources, ids.portAt(p), ids.qpNums);
             }
         }

@@ -125,7 +125,7 @@ final class Drain {
         }
         for (final Map.Entry<Integer, DomainDrain> e : domains.entrySet()) {
             // Who does not know, which CLOSE has made unlikely, says nothing: then all wait until the deadline.
-            final int count = model.sharers(e.getKey()).isEmpty() ? 0 : library.xrcdStrangers(e.getKey(), strangers);
+            final int count = !model.hearsStrangers(e.getKey()) ? 0 : library.xrcdStrangers(e.getKey(), strangers);
             if (count >= 0 && e.getValue().conclude()) {
                 land(e.getValue());
                 e.getValue().look(share(e.getKey(), count));

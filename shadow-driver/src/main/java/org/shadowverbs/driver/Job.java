@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.nio.file.Path;
+
 /** What the control verbs need of the job that this process belongs to. */
 interface Job {
     /**
@@ -8,6 +10,9 @@ interface Job {
      * joined a job which was re-attached before: its peers' ids may be carried over, and it must hear of them first.
      */
     void awaitAddressBook();
+
+    /** A folder that all processes of the job on this host have; null: there is none, for the process is alone. */
+    Path hostFolder();
 
     /** The process is about to end normally. */
     void exit(int status);

@@ -10,6 +10,7 @@ import java.util.TreeSet;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.Gid;
 import org.shadowverbs.ids.IdMasks;
+import org.shadowverbs.ids.PortIds;
 import org.shadowverbs.ids.QpRecord;
 
 /**
@@ -45,18 +46,18 @@ final class Model {
 
     /** A destroyed queue pair, under the keys that its peer may look it up by. */
     static final class Tombstone {
-        final Context context;
         final int port;
         final int qpNum;
         final int sequence;
         final int destQpNum;
+        final PortIds ids;
 
         Tombstone(final Qp qp) {
-            context = qp.context();
             port = qp.attributes.port();
             qpNum = qp.virtualQpNum;
             sequence = qp.sequence;
             destQpNum = qp.attributes.destQpNum();
+            ids = qp.port(port);
         }
     }
 
@@ -92,6 +93,29 @@ final class Model {
 
     void sharers(final Map<Integer, List<SharedDomains.Member>> found) {
         sharers = found;
+    }
+
+    /** Messages by way of queue pairs that other processes have, or have made, may come to a domain of this one. */
+    boolean hearsStrangers(final int domain) {
+        if (!sharers(domain).isEmpty()) {
+            return true;
+        }
+        for (final Qp qp : qps.inOrder()) {
+            if (qp.foreign && qp.xrcd.domain == domain) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    /** Whether it has queue pairs open that other processes have made. */
+    boolean anyForeign() {
+        for (final Qp qp : qps.inOrder()) {
+            if (qp.foreign) {
+                return true;
+            }
+        }
+        return false;
     }
 
     /** Goes on without those ranks. */

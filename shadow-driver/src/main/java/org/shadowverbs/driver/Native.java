@@ -161,6 +161,9 @@ interface Native {
 
     void qpSetSrqs(long vqp, long map);
 
+    /** The XRC receive queue pair lives on in other processes; to be followed by {@link #qpFree}. */
+    void qpLeave(long vqp);
+
     void qpFree(long vqp);
 
     /** From here on the library behind the preload is ib2tcp, or libibverbs. */

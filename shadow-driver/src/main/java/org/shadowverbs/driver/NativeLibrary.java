@@ -92,6 +92,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_QP_PEER = f("sv_qp_peer");
     private static final MemorySegment SV_QP_SET_RKEYS = f("sv_qp_set_rkeys");
     private static final MemorySegment SV_QP_SET_SRQS = f("sv_qp_set_srqs");
+    private static final MemorySegment SV_QP_LEAVE = f("sv_qp_leave");
     private static final MemorySegment SV_QP_FREE = f("sv_qp_free");
     private static final MemorySegment SV_REAL_QUERY_PORT = f("sv_real_query_port");
     private static final MemorySegment SV_REAL_QUERY_DEVICE_EX = f("sv_real_query_device_ex");
@@ -586,6 +587,11 @@ final class NativeLibrary implements Native {
     @Override
     public void qpSetSrqs(final long vqp, final long map) {
         call(SV_QP_SET_SRQS, vqp, map);
+    }
+
+    @Override
+    public void qpLeave(final long vqp) {
+        call(SV_QP_LEAVE, vqp);
     }
 
     @Override

@@ -42,16 +42,22 @@ final class PeerTable {
         connections.clear();
         for (final Qp qp : model.qps.inOrder()) {
             final Connection c = known.get(qp);
-            connections.add(c == null ? new Connection(qp) : c);
+            if (qp.home) {
+                connections.add(c == null ? new Connection(qp) : c);
+            }
         }
     }
 
-    /** Of a process that ends: what peers are to find in place of its queue pairs. Those without a port have no peer. */
-    static Map<String, byte[]> lastWords(final Model model, final int rank) {
+    /**
+     * Of a process that ends: what peers are to find in place of its queue pairs. Those without a port have no peer.
+     *
+     * @param others queue pairs that other processes go on with
+     */
+    static Map<String, byte[]> lastWords(final Model model, final int rank, final Set<Qp> others) {
         final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
         bury(values, model, rank);
         for (final Qp qp : model.qps.inOrder()) {
-            if (qp.attributes.connected()) {
+            if (qp.attributes.connected() && !others.contains(qp)) {
                 bury(values, new Model.Tombstone(qp), rank);
             }
         }
@@ -65,7 +71,7 @@ final class PeerTable {
     }
 
     private static void bury(final Map<String, byte[]> values, final Model.Tombstone t, final int rank) {
-        put(values, t.context, t.port, new QpRecord(rank, t.sequence, t.qpNum, QpRecord.DESTROYED, t.destQpNum, 0,
+        put(values, t.ids, new QpRecord(rank, t.sequence, t.qpNum, QpRecord.DESTROYED, t.destQpNum, 0,
                 Gid.ZERO, 0));
     }
 
@@ -80,22 +86,20 @@ final class PeerTable {
             final QpRecord record = model.record(c.qp, rank);
             if (state == RESET) {
                 for (int port = 1; port <= context.portCount; port++) {
-                    put(values, context, port, record);
+                    put(values, c.qp.port(port), record);
                 }
             } else {
-                put(values, context, c.qp.attributes.port(), record);
+                put(values, c.qp.port(c.qp.attributes.port()), record);
             }
         }
         return values;
     }
 
-    private static void put(final Map<String, byte[]> values, final Context context, final int portNumber,
-            final QpRecord record) {
-        if (context.ports == null || portNumber < 1 || portNumber > context.portCount) {
+    private static void put(final Map<String, byte[]> values, final PortIds port, final QpRecord record) {
+        if (port == null) {
             return;
         }
         final byte[] bytes = record.encode();
-        final PortIds port = context.port(portNumber);
         if (port.virtualLid != 0) {
             for (int path = 0; path < 1 << port.lmc; path++) {
                 values.put(QpRecord.keyByLid(port.virtualLid + path, record.qpNum), bytes);
@@ -150,8 +154,7 @@ final class PeerTable {
         if (peer.state == RESET || peer.state == INIT) {
             return Pairing.UNREADY;
         }
-        final Context context = qp.context();
-        final PortIds port = context.ports == null ? null : context.port(qp.attributes.port());
+        final PortIds port = qp.port(qp.attributes.port());
         return peer.destQpNum == qp.virtualQpNum && port != null && port.answersTo(peer.destLid, peer.destGid)
                 ? Pairing.CONNECTED : Pairing.GONE;
     }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.ids.PortIds;
 
 /**
  * A queue pair. One that receives by XRC may have further handles, and lives as long as one of them; the real object here is
@@ -38,6 +40,15 @@ final class Qp extends Resource {
     final List<MulticastGroup> groups = new ArrayList<MulticastGroup>(0);
     /** Of XRC: those of ibv_open_qp, oldest first. */
     final List<QpHandle> handles = new ArrayList<QpHandle>(0);
+    /** Made by another process, and opened by this one. */
+    final boolean foreign;
+    /** Of one that several processes may have open: where it is registered, and who has it open, as of the last closed gate. */
+    Path shared;
+    final List<SharedReceivers.Holder> holders = new ArrayList<SharedReceivers.Holder>(0);
+    /** Its part in checkpoints is this process'. */
+    boolean home;
+    /** Of a foreign one, those of the process that has made it, by whose addresses its peer knows it; else null. */
+    final List<PortIds> ports;
     /** Its own handle was destroyed. */
     boolean closed;
     /** What modify_qp has set. */
@@ -72,6 +83,34 @@ final class Qp extends Resource {
         this.maxSendSge = maxSendSge;
         this.maxRecvSge = maxRecvSge;
         this.maxInlineData = maxInlineData;
+        this.foreign = false;
+        this.home = true;
+        this.ports = null;
+    }
+
+    /** One that receives by XRC and that another process has made. */
+    Qp(final long virtual, final long real, final int sequence, final Xrcd xrcd, final int virtualQpNum, final long qpContext,
+            final Path shared, final List<PortIds> ports) {
+        super(virtual, real);
+        this.sequence = sequence;
+        this.context = xrcd.context;
+        this.pd = null;
+        this.xrcd = xrcd;
+        this.sendCq = null;
+        this.receiveCq = null;
+        this.srq = null;
+        this.type = verbs_h.IBV_QPT_XRC_RECV();
+        this.virtualQpNum = virtualQpNum;
+        this.signalAll = false;
+        this.qpContext = qpContext;
+        this.maxSendWr = 0;
+        this.maxRecvWr = 0;
+        this.maxSendSge = 0;
+        this.maxRecvSge = 0;
+        this.maxInlineData = 0;
+        this.foreign = true;
+        this.shared = shared;
+        this.ports = ports;
     }
 
     /** The peer acknowledges: what one end knows of the other counts. */
@@ -96,6 +135,19 @@ final class Qp extends Resource {
     /** The domain that its real queue pair is made in; null: not an XRC receive queue pair. */
     Xrcd makersDomain() {
         return closed ? handles.get(0).xrcd : xrcd;
+    }
+
+    /** The port of that number by whose addresses its peer knows it; null: there is none, or it is not known yet. */
+    PortIds port(final int number) {
+        if (ports == null) {
+            return context.ports == null || number < 1 || number > context.portCount ? null : context.port(number);
+        }
+        for (final PortIds port : ports) {
+            if (port.number == number) {
+                return port;
+            }
+        }
+        return null;
     }
 
     Context context() {

@@ -2,12 +2,15 @@
 package org.shadowverbs.driver;
 
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.Gid;
+import org.shadowverbs.ids.RecordReader;
+import org.shadowverbs.ids.RecordWriter;
 
 /**
  * What ibv_modify_qp has set so far, merged in order: the latest value of each attribute, and the state. To make the queue
@@ -61,6 +64,19 @@ final class QpAttributes {
     private final MemorySegment latest = MemorySegment.ofArray(new long[(int) (ibv_qp_attr.sizeof() + 7) / 8]);
     private int given;
     private int state = verbs_h.IBV_QPS_RESET();
+
+    /** For another process that has the queue pair open, to {@link #decode}. */
+    synchronized byte[] encode() {
+        return new RecordWriter(256).i32(given).i8(state).bytes(latest.toArray(ValueLayout.JAVA_BYTE)).toByteArray();
+    }
+
+    synchronized void decode(final byte[] bytes) {
+        final RecordReader in = new RecordReader(bytes);
+        given = in.i32();
+        state = in.i8();
+        latest.copyFrom(MemorySegment.ofArray(in.bytes()));
+        in.end();
+    }
 
     /** Notes a modify_qp that succeeded. */
     synchronized void record(final MemorySegment attr, final int mask) {

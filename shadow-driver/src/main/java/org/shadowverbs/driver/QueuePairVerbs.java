@@ -27,6 +27,7 @@ final class QueuePairVerbs {
     private final KeyMaps keyMaps;
     private final Job job;
     private final DatagramVerbs datagrams;
+    private final SharedReceivers receivers;
 
     QueuePairVerbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
             final Job job) {
@@ -37,6 +38,16 @@ final class QueuePairVerbs {
         this.keyMaps = keyMaps;
         this.job = job;
         this.datagrams = new DatagramVerbs(library, backend, model, job);
+        this.receivers = new SharedReceivers(library, backend, model, job);
+    }
+
+    SharedReceivers receivers() {
+        return receivers;
+    }
+
+    /** A context is about to be closed, with what the application has not destroyed. */
+    void leave(final long vcontext) {
+        receivers.leaveAll(model.contexts.get(vcontext));
     }
 
     DatagramVerbs datagrams() {
@@ -120,6 +131,7 @@ final class QueuePairVerbs {
             ContextVerbs.check(library.qpOpen(virtual, spec(arena, qp, cap, extended, operations)));
             ContextVerbs.check(library.qpBind(virtual, real));
             ibv_qp_init_attr.cap(init, cap);
+            receivers.register(qp);
             model.qps.add(qp);
             return virtual;
         } catch (RuntimeException e) {
@@ -221,20 +233,11 @@ final class QueuePairVerbs {
             if ((mask & verbs_h.IBV_QP_AV()) != 0) {
                 job.awaitAddressBook();
             }
-            try (Arena arena = Arena.ofConfined()) {
-                final MemorySegment real = ibv_qp_attr.allocate(arena);
-                real.copyFrom(attr);
-                translate.toReal(qp.context(), real, mask);
-                final int err = backend.modifyQp(qp.real, real, mask);
-                if (err != 0) {
-                    return err;
-                }
+            final int err = qp.shared == null ? modifyReal(qp, attr, mask)
+                    : receivers.locked(qp.shared, () -> modifyShared(qp, attr, mask));
+            if (err != 0) {
+                return err;
             }
-            if ((mask & verbs_h.IBV_QP_STATE()) != 0 && ibv_qp_attr.qp_state(attr) == verbs_h.IBV_QPS_RESET()
-                    && qp.attributes.connected()) {
-                model.receiverEnded(qp.xrcd, qp.virtualQpNum);
-            }
-            qp.attributes.record(attr, mask);
             if ((mask & verbs_h.IBV_QP_AV()) != 0) {
                 qp.peerGone = false;
                 library.qpPeer(qp.virtual, qp.attributes.destQpNum(), qp.attributes.destLid());
@@ -245,6 +248,38 @@ final class QueuePairVerbs {
             }
             return 0;
         }
+    }
+
+    private int modifyReal(final Qp qp, final MemorySegment attr, final int mask) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment real = ibv_qp_attr.allocate(arena);
+            real.copyFrom(attr);
+            translate.toReal(qp.context(), real, mask);
+            final int err = backend.modifyQp(qp.real, real, mask);
+            if (err != 0) {
+                return err;
+            }
+        }
+        if (resets(attr, mask) && qp.attributes.connected()) {
+            model.receiverEnded(qp.xrcd, qp.virtualQpNum);
+        }
+        qp.attributes.record(attr, mask);
+        return 0;
+    }
+
+    private static boolean resets(final MemorySegment attr, final int mask) {
+        return (mask & verbs_h.IBV_QP_STATE()) != 0 && ibv_qp_attr.qp_state(attr) == verbs_h.IBV_QPS_RESET();
+    }
+
+    /** One that others may have open: they find it in the register. */
+    private int modifyShared(final Qp qp, final MemorySegment attr, final int mask) {
+        receivers.load(qp);
+        final boolean wasConnected = qp.attributes.connected();
+        final int err = modifyReal(qp, attr, mask);
+        if (err == 0) {
+            receivers.store(qp, wasConnected && resets(attr, mask));
+        }
+        return err;
     }
 
     /** Gives C the ids of the peer that do not mean themselves: remote keys, numbers of shared receive queues. */
@@ -276,6 +311,12 @@ final class QueuePairVerbs {
         final Qp qp = model.queuePair(vqp);
         final QpHandle handle = model.qpHandles.find(vqp);
         synchronized (qp) {
+            if (qp.shared != null) {
+                receivers.locked(qp.shared, () -> {
+                    receivers.load(qp);
+                    return null;
+                });
+            }
             final int err = backend.queryQp(qp.real, attr, mask, init);
             if (err != 0) {
                 return err;
@@ -300,42 +341,55 @@ final class QueuePairVerbs {
         ibv_qp_cap.max_inline_data(cap, qp.maxInlineData);
     }
 
-    /** Of one handle; with the last one the queue pair ends. */
+    /** Of one handle; with the last one, of all processes that have it open, the queue pair ends. */
     int destroy(final long vqp) {
         final Qp qp = model.queuePair(vqp);
         final QpHandle handle = model.qpHandles.find(vqp);
         synchronized (qp) {
-            if (qp.attributes.connected()) {
-                Ports.ensure(backend, qp.context(), model.masks);
-            }
-            final int err = backend.destroyQp(handle == null ? qp.real : handle.real);
-            if (err != 0) {
-                return err;
-            }
-            if (handle == null) {
-                qp.closed = true;
-            } else {
-                qp.handles.remove(handle);
-                model.qpHandles.remove(handle);
-                library.qpFree(vqp);
-            }
-            if (!qp.closed) {
-                return 0;
-            }
-            if (!qp.handles.isEmpty()) {
-                qp.real = qp.handles.get(0).real;
-                return 0;
-            }
-            qp.real = 0;
-            model.qps.remove(qp);
-            if (qp.attributes.connected()) {
-                model.bury(qp);
-                model.receiverEnded(qp.xrcd, qp.virtualQpNum);
-            }
-            library.qpFree(qp.virtual);
-            keyMaps.release(qp.remoteKeyMap);
-            library.idmapFree(qp.srqNumberMap);
+            return qp.shared == null ? destroy(qp, handle) : receivers.locked(qp.shared, () -> destroy(qp, handle));
+        }
+    }
+
+    private int destroy(final Qp qp, final QpHandle handle) {
+        final int err = backend.destroyQp(handle == null ? qp.real : handle.real);
+        if (err != 0) {
+            return err;
+        }
+        if (handle == null) {
+            qp.closed = true;
+        } else {
+            qp.handles.remove(handle);
+            model.qpHandles.remove(handle);
+            library.qpFree(handle.virtual);
+        }
+        if (!qp.closed) {
             return 0;
+        }
+        if (!qp.handles.isEmpty()) {
+            qp.real = qp.handles.get(0).real;
+            return 0;
+        }
+        qp.real = 0;
+        model.qps.remove(qp);
+        if (qp.shared != null) {
+            receivers.load(qp);
+        }
+        if (qp.shared != null && receivers.leave(qp)) {
+            library.qpLeave(qp.virtual);
+        } else {
+            end(qp);
+        }
+        library.qpFree(qp.virtual);
+        keyMaps.release(qp.remoteKeyMap);
+        library.idmapFree(qp.srqNumberMap);
+        return 0;
+    }
+
+    private void end(final Qp qp) {
+        if (qp.attributes.connected()) {
+            Ports.ensure(backend, qp.context(), model.masks);
+            model.bury(qp);
+            model.receiverEnded(qp.xrcd, qp.virtualQpNum);
         }
     }
 }

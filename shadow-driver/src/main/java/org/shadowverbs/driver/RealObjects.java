@@ -23,12 +23,16 @@ final class RealObjects {
         this.backend = backend;
         this.model = model;
         this.queuePairs = queuePairs;
-        this.xrc = new XrcVerbs(library, backend, model);
+        this.xrc = new XrcVerbs(library, backend, model, queuePairs.receivers());
         this.windows = new WindowVerbs(library, backend, model);
     }
 
     WindowVerbs windows() {
         return windows;
+    }
+
+    XrcVerbs xrc() {
+        return xrc;
     }
 
     /**
@@ -226,6 +230,9 @@ final class RealObjects {
             }
         }
         for (final Qp qp : model.qps.inOrder()) {
+            if (!qp.home) {
+                continue; // another process makes it
+            }
             try {
                 queuePairs.recreate(qp);
                 xrc.reopen(qp);

@@ -129,6 +129,7 @@ final class Reattach {
                 left.add(c);
             }
         }
+        queuePairs.receivers().findHomesAmong(others.keySet());
         if (others.containsValue(Drained.ALL)) {
             drained = Drained.ALL;
         }
@@ -166,6 +167,11 @@ final class Reattach {
     /** Real ids against virtual ones: this rank's to all, all ranks' to this one. */
     private OwnerRecord publish(final RankLink link, final long epoch, final Set<Integer> ranks,
             final List<Connection> connections) throws Refusal, CheckpointAborted, IOException {
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.home) {
+                queuePairs.receivers().register(qp);
+            }
+        }
         final OwnerRecord own = new OwnerRecord(link.rank(), carriedOver());
         final Map<String, byte[]> values = new HashMap<String, byte[]>();
         values.put(key(link.rank()), own.encode());
@@ -190,7 +196,7 @@ final class Reattach {
     private void adopt(final AddressBook book, final OwnerRecord own) {
         model.book(book);
         final List<Context> contexts = model.contexts.inOrder();
-        for (int i = 0; i < own.contextCount(); i++) {
+        for (int i = 0; i < contexts.size(); i++) {
             final Context context = contexts.get(i);
             context.qpNums.reattached(own.contextAt(i).qpNums, book.qpNumsBeside(own.contextAt(i)));
             context.srqNums.reattached(own.contextAt(i).srqNums, book.srqNumsBeside(own.contextAt(i)));
@@ -201,11 +207,23 @@ final class Reattach {
 
     private OwnerRecord.ContextIds[] carriedOver() throws Refusal {
         final List<Context> contexts = model.contexts.inOrder();
-        final OwnerRecord.ContextIds[] ids = new OwnerRecord.ContextIds[contexts.size()];
-        for (int i = 0; i < ids.length; i++) {
-            ids[i] = carriedOver(contexts.get(i));
+        final List<OwnerRecord.ContextIds> ids = new ArrayList<OwnerRecord.ContextIds>();
+        for (final Context context : contexts) {
+            ids.add(carriedOver(context));
         }
-        return ids;
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.home && qp.foreign) {
+                ids.add(inherited(qp));
+            }
+        }
+        return ids.toArray(new OwnerRecord.ContextIds[0]);
+    }
+
+    /** A queue pair that another process has made, by whose addresses its peer knows it. */
+    private OwnerRecord.ContextIds inherited(final Qp qp) throws Refusal {
+        return OwnerRecord.ContextIds.inherited(SharedReceivers.portsNow(qp),
+                ExceptionSet.of(new int[] {qp.virtualQpNum}, new int[] {backend.qpNum(qp.real)}, 1),
+                XrcVerbs.sharedDomains(library, backend, model, qp.context()));
     }
 
     private static String key(final int rank) {
@@ -217,7 +235,7 @@ final class Reattach {
         Ports.refresh(backend, context, model.masks);
         final List<Qp> qps = new ArrayList<Qp>();
         for (final Qp qp : model.qps.inOrder()) {
-            if (qp.context() == context) {
+            if (qp.context() == context && !qp.foreign && qp.home) {
                 qps.add(qp);
             }
         }
@@ -323,6 +341,10 @@ final class Reattach {
             }
         }
         for (final Qp qp : model.qps.inOrder()) {
+            if (!qp.home) {
+                realObjects.xrc().openAnew(qp);
+                continue;
+            }
             if (qp.peerGone) {
                 qp.attributes.failed();
             }

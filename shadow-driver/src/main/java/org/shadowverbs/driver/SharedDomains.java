@@ -29,6 +29,8 @@ final class SharedDomains {
 
     private final Model model;
     private final int rank;
+    private final long self;
+    private final Map<Long, Integer> ranksById = new HashMap<Long, Integer>();
     /** What each domain with a file is known by in the job, by its number here. */
     private final Map<Integer, String> keys;
 
@@ -57,9 +59,11 @@ final class SharedDomains {
     private record Named(Connection connection, Member peer, int number) {
     }
 
-    SharedDomains(final Model model, final int rank, final Function<Context, String> device) throws Refusal {
+    /** @param self what this process is known by in the register of {@link SharedReceivers} */
+    SharedDomains(final Model model, final int rank, final long self, final Function<Context, String> device) throws Refusal {
         this.model = model;
         this.rank = rank;
+        this.self = self;
         keys = keys(model.xrcds.inOrder(), device);
     }
 
@@ -119,7 +123,7 @@ final class SharedDomains {
         if (keys.isEmpty()) {
             return;
         }
-        final RecordWriter own = new RecordWriter(128).i32(keys.size());
+        final RecordWriter own = new RecordWriter(128).i64(self).i32(keys.size());
         keys.forEach((domain, key) -> own.i32(domain).text(key));
         values.put(ofRank(rank), own.toByteArray());
         keys.forEach((domain, key) -> {
@@ -128,9 +132,10 @@ final class SharedDomains {
             model.endedReceivers(domain).forEach(number -> values.put(ofEnded(key, number), member));
         });
         for (final Qp qp : model.qps.inOrder()) {
-            final String key = qp.xrcd == null ? null : keys.get(qp.xrcd.domain);
+            final String key = qp.xrcd == null || !qp.home ? null : keys.get(qp.xrcd.domain);
             if (key != null) {
-                final Set<Integer> queues = queues(qp.xrcd.domain);
+                // What a foreign one has brought this process has counted as that of a stranger.
+                final Set<Integer> queues = qp.foreign ? Set.of() : queues(qp.xrcd.domain);
                 final RecordWriter record = new RecordWriter(128).i32(rank).i32(qp.xrcd.domain).text(key).i32(queues.size());
                 queues.forEach(record::i32);
                 values.put(ofQueuePair(rank, qp.sequence), record.toByteArray());
@@ -162,6 +167,9 @@ final class SharedDomains {
         for (final int r : ranks) {
             final byte[] record = found.get(ofRank(r));
             final RecordReader in = record == null ? null : new RecordReader(record);
+            if (in != null) {
+                ranksById.put(in.i64(), r);
+            }
             for (int left = in == null ? 0 : in.count(8); left > 0; left--) {
                 final Member member = new Member(r, in.i32());
                 final String key = in.text();
@@ -173,6 +181,11 @@ final class SharedDomains {
             }
         }
         return sharers;
+    }
+
+    /** Those who have domains, by what the register knows them by; once {@link #sharers} is found. */
+    Map<Long, Integer> ranksById() {
+        return ranksById;
     }
 
     /**

@@ -39,8 +39,8 @@ final class Verbs {
         windows = new WindowVerbs(library, backend, model);
         completion = new CompletionVerbs(library, backend, model);
         sharedReceives = new SharedReceiveVerbs(library, backend, model);
-        xrc = new XrcVerbs(library, backend, model);
         queuePairs = new QueuePairVerbs(library, backend, model, keyMaps, job);
+        xrc = new XrcVerbs(library, backend, model, queuePairs.receivers());
     }
 
     QueuePairVerbs queuePairs() {
@@ -71,6 +71,7 @@ final class Verbs {
                 r.answer(contexts.open(r.arg(0)), 0);
                 break;
             case Op.CLOSE_DEVICE:
+                queuePairs.leave(r.arg(0));
                 r.answer(0, contexts.close(r.arg(0)));
                 break;
             case Op.QUERY_DEVICE:

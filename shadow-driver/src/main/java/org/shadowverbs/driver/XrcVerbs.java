@@ -4,6 +4,7 @@ package org.shadowverbs.driver;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -15,6 +16,7 @@ import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.ExceptionSet;
+import org.shadowverbs.ids.SharedReceiver;
 
 /** XRC domains, further handles of queue pairs that receive, and the numbers of shared receive queues that requests name. */
 final class XrcVerbs {
@@ -23,11 +25,13 @@ final class XrcVerbs {
     private final Native library;
     private final Backend backend;
     private final Model model;
+    private final SharedReceivers receivers;
 
-    XrcVerbs(final Native library, final Backend backend, final Model model) {
+    XrcVerbs(final Native library, final Backend backend, final Model model, final SharedReceivers receivers) {
         this.library = library;
         this.backend = backend;
         this.model = model;
+        this.receivers = receivers;
     }
 
     long open(final long vcontext, final MemorySegment attr) {
@@ -98,23 +102,100 @@ final class XrcVerbs {
         if (xrcd.context.virtual != vcontext) {
             throw new VerbsException(VerbsErrno.EINVAL);
         }
-        final Qp qp = receiver(xrcd, ibv_qp_open_attr.qp_num(attr));
+        final int number = ibv_qp_open_attr.qp_num(attr);
+        final long qpContext = ibv_qp_open_attr.qp_context(attr).address();
+        Qp qp = receiver(xrcd, number);
+        if (qp == null) {
+            final Path file = receivers.file(xrcd, number);
+            if (file == null) {
+                throw xrcd.fd < 0 ? new VerbsException(VerbsErrno.EINVAL) : unknown(number);
+            }
+            final long virtual = receivers.locked(file, () -> {
+                // Meanwhile another thread may have been here.
+                return receiver(xrcd, number) != null ? 0L : openForeign(file, xrcd, number, qpContext);
+            });
+            if (virtual != 0) {
+                return virtual;
+            }
+            qp = receiver(xrcd, number);
+        }
+        if (qp == null) {
+            throw new VerbsException(VerbsErrno.EINVAL);
+        }
         synchronized (qp) {
-            return open(qp, xrcd, ibv_qp_open_attr.qp_context(attr).address());
+            return open(qp, xrcd, qpContext);
         }
     }
 
+    private static VerbsException unknown(final int number) {
+        return VerbsException.unsupported("ibv_open_qp of queue pair 0x" + Integer.toHexString(number)
+                + ", which no process of this job on this host has made,");
+    }
+
+    /** The first handle here of a queue pair that another process has made. The register is locked. */
+    private long openForeign(final Path file, final Xrcd xrcd, final int number, final long qpContext) {
+        final SharedReceiver receiver = receivers.read(file);
+        final long virtual = library.qpAlloc(xrcd.context.virtual, 0);
+        long real = 0;
+        if (virtual == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM);
+        }
+        try (Arena arena = Arena.ofConfined()) {
+            real = openReal(xrcd, receiver == null ? number ^ model.masks.qpNum() : receiver.realQpNum(), virtual);
+            if (receiver == null) {
+                throw unknown(number);
+            }
+            final Qp qp = new Qp(virtual, real, model.nextSequence(), xrcd, number, qpContext, file, receiver.ports());
+            qp.attributes.decode(receiver.attributes());
+            final MemorySegment spec = sv_qp_spec.allocate(arena);
+            sv_qp_spec.xrcd(spec, MemorySegment.ofAddress(xrcd.virtual));
+            sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qpContext));
+            sv_qp_spec.qp_type(spec, qp.type);
+            sv_qp_spec.vqp_num(spec, number);
+            sv_qp_spec.foreign(spec, 1);
+            ContextVerbs.check(library.qpOpen(virtual, spec));
+            ContextVerbs.check(library.qpBind(virtual, real));
+            final List<Long> holders = new ArrayList<Long>(receiver.holders());
+            holders.add(receivers.self());
+            receivers.write(file, receiver.withHolders(holders));
+            model.qps.add(qp);
+            return virtual;
+        } catch (RuntimeException e) {
+            if (real != 0) {
+                backend.destroyQp(real);
+            }
+            library.qpFree(virtual);
+            throw e;
+        }
+    }
+
+    /** The handles of a queue pair that another process has made anew, which has registered it. */
+    void openAnew(final Qp qp) throws Refusal {
+        qp.shared = receivers.file(qp.makersDomain(), qp.virtualQpNum);
+        final SharedReceiver receiver = qp.shared == null ? null
+                : receivers.locked(qp.shared, () -> receivers.read(qp.shared));
+        if (receiver == null) {
+            throw new Refusal(qp.name() + " is another process', which has not made it anew here: those that have it open must be"
+                    + " restarted on one host and device");
+        }
+        try {
+            qp.real = openReal(qp.makersDomain(), receiver.realQpNum(), qp.maker());
+            ContextVerbs.check(library.qpBind(qp.virtual, qp.real));
+            reopen(qp);
+        } catch (VerbsException e) {
+            throw new Refusal(qp.name() + ", which another process has made anew, cannot be opened: "
+                    + VerbsErrno.name(e.errno()));
+        }
+    }
+
+    /** One that this process has made or opened; null: there is none. */
     private Qp receiver(final Xrcd xrcd, final int number) {
         for (final Qp qp : model.qps.inOrder()) {
             if (qp.virtualQpNum == number && qp.xrcd != null && qp.xrcd.domain == xrcd.domain) {
                 return qp;
             }
         }
-        if (xrcd.fd < 0) {
-            throw new VerbsException(VerbsErrno.EINVAL);
-        }
-        throw VerbsException.unsupported("ibv_open_qp of queue pair 0x" + Integer.toHexString(number)
-                + ", which this context has not made,");
+        return null;
     }
 
     private long open(final Qp qp, final Xrcd xrcd, final long qpContext) {
@@ -146,15 +227,19 @@ final class XrcVerbs {
     }
 
     private long openReal(final QpHandle handle) {
+        return openReal(handle.xrcd, backend.qpNum(handle.qp.real), handle.virtual);
+    }
+
+    private long openReal(final Xrcd xrcd, final int realQpNum, final long virtual) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment attr = ibv_qp_open_attr.allocate(arena);
             ibv_qp_open_attr.comp_mask(attr, verbs_h.IBV_QP_OPEN_ATTR_NUM() | verbs_h.IBV_QP_OPEN_ATTR_XRCD()
                     | verbs_h.IBV_QP_OPEN_ATTR_TYPE() | verbs_h.IBV_QP_OPEN_ATTR_CONTEXT());
-            ibv_qp_open_attr.qp_num(attr, backend.qpNum(handle.qp.real));
-            ibv_qp_open_attr.xrcd(attr, MemorySegment.ofAddress(handle.xrcd.real));
-            ibv_qp_open_attr.qp_context(attr, MemorySegment.ofAddress(handle.virtual));
+            ibv_qp_open_attr.qp_num(attr, realQpNum);
+            ibv_qp_open_attr.xrcd(attr, MemorySegment.ofAddress(xrcd.real));
+            ibv_qp_open_attr.qp_context(attr, MemorySegment.ofAddress(virtual));
             ibv_qp_open_attr.qp_type(attr, verbs_h.IBV_QPT_XRC_RECV());
-            return backend.openQp(handle.xrcd.context.real, attr);
+            return backend.openQp(xrcd.context.real, attr);
         }
     }
 
@@ -183,7 +268,7 @@ final class XrcVerbs {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment strangers = sv_stranger.allocateArray(shadowverbs_h.SV_MAX_STRANGERS(), arena);
             for (final Xrcd xrcd : model.xrcds.inOrder()) {
-                final int count = model.sharers(xrcd.domain).isEmpty() ? 0 : library.xrcdStrangers(xrcd.domain, strangers);
+                final int count = !model.hearsStrangers(xrcd.domain) ? 0 : library.xrcdStrangers(xrcd.domain, strangers);
                 if (count < 0 || count > shadowverbs_h.SV_MAX_STRANGERS() / 2) {
                     throw new Refusal("too many queue pairs of other processes have brought messages to XRC's shared receive"
                             + " queues to know what each has brought: that cannot be checkpointed");

@@ -43,6 +43,11 @@ class DatagramVerbsTest {
         model.pds.add(new Pd(2, 102, context));
         verbs = new DatagramVerbs(library.as(Native.class), device.as(Backend.class), model, new Job() {
             @Override
+            public java.nio.file.Path hostFolder() {
+                return null;
+            }
+
+            @Override
             public void awaitAddressBook() {
                 library.calls.add("awaitAddressBook");
             }

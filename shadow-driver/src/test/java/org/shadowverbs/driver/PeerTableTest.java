@@ -9,6 +9,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
@@ -125,7 +126,7 @@ class PeerTableTest {
         a.publish();
         assertEquals(Pairing.OUTSIDE, a.pairing(false));
         assertEquals(Pairing.GONE, a.pairing(true));
-        published.putAll(PeerTable.lastWords(b.model, 1));
+        published.putAll(PeerTable.lastWords(b.model, 1, Set.of()));
         assertEquals(Pairing.GONE, a.pairing(false));
         b.publish();
         assertEquals(Pairing.CONNECTED, a.pairing(false));

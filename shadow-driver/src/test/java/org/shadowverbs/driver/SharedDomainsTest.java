@@ -45,7 +45,7 @@ class SharedDomainsTest {
     }
 
     private void publish(final int rank, final Model model, final String device) throws Refusal {
-        new SharedDomains(model, rank, c -> device).publish(published);
+        new SharedDomains(model, rank, rank, c -> device).publish(published);
     }
 
     private void bothHaveItOpen(final String device, final String othersDevice) throws Refusal {
@@ -77,7 +77,7 @@ class SharedDomainsTest {
     }
 
     private Map<Integer, List<Member>> sharers(final int rank, final String device) throws Exception {
-        return new SharedDomains(process(STDIN, 0), rank, c -> device).sharers(List.of(RECEIVER, OTHER), this::find);
+        return new SharedDomains(process(STDIN, 0), rank, rank, c -> device).sharers(List.of(RECEIVER, OTHER), this::find);
     }
 
     @Test

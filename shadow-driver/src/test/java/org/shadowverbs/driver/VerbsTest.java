@@ -9,6 +9,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -80,6 +81,11 @@ class VerbsTest {
         final Native nativeFake = library.as(Native.class);
         mailbox = arena.allocate(sv_request.sizeof() * 64, 128);
         verbs = new Verbs(nativeFake, device.as(Backend.class), model, new KeyMaps(nativeFake), new Job() {
+            @Override
+            public java.nio.file.Path hostFolder() {
+                return null;
+            }
+
             @Override
             public void awaitAddressBook() {
                 library.calls.add("awaitAddressBook");
@@ -494,6 +500,6 @@ class VerbsTest {
         assertEquals(0, connect(qp, 40, 0x11));
         call(Op.DESTROY_QP, qp);
         assertEquals(1, model.tombstones().size());
-        assertEquals(1, PeerTable.lastWords(model, 3).size());
+        assertEquals(1, PeerTable.lastWords(model, 3, Set.of()).size());
     }
 }

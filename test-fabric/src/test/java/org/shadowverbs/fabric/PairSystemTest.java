@@ -40,7 +40,8 @@ final class PairSystemTest {
         "share-map --mode run, share-map --mode rest",
         "xrc, xrc --signaled, datagram, device",
         "new-objects, xrc --mode opened, xrc --mode shared, xrc --mode shared --signaled",
-        "xrc --mode crossed, xrc --mode crossed --signaled, xrc --mode landed, xrc --mode landed --signaled"
+        "xrc --mode crossed, xrc --mode crossed --signaled, xrc --mode landed, xrc --mode landed --signaled",
+        "xrc --mode lent, xrc --mode lent --signaled, xrc --mode inherited, xrc --mode inherited --signaled"
     })
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
         try (Job job = Distribution.start()) {

@@ -4540,6 +4540,65 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_qp_leave {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_qp_leave");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_qp_leave(struct ibv_qp *vqp)
+     * }
+     */
+    public static FunctionDescriptor sv_qp_leave$descriptor() {
+        return sv_qp_leave.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_qp_leave(struct ibv_qp *vqp)
+     * }
+     */
+    public static MethodHandle sv_qp_leave$handle() {
+        return sv_qp_leave.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_qp_leave(struct ibv_qp *vqp)
+     * }
+     */
+    public static MemorySegment sv_qp_leave$address() {
+        return sv_qp_leave.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_qp_leave(struct ibv_qp *vqp)
+     * }
+     */
+    public static void sv_qp_leave(MemorySegment vqp) {
+        var mh$ = sv_qp_leave.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_qp_leave", vqp);
+            }
+            mh$.invokeExact(vqp);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_qp_free {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_h.C_POINTER

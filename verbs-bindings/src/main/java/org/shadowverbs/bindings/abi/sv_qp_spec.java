@@ -29,6 +29,8 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint32_t extended;
  *     uint64_t send_ops_flags;
  *     struct ibv_qp *opened;
+ *     uint32_t foreign;
+ *     uint32_t reserved;
  * }
  * }
  */
@@ -51,7 +53,9 @@ public class sv_qp_spec {
         shadowverbs_h.C_INT.withName("extended"),
         MemoryLayout.paddingLayout(4),
         shadowverbs_h.C_LONG.withName("send_ops_flags"),
-        shadowverbs_h.C_POINTER.withName("opened")
+        shadowverbs_h.C_POINTER.withName("opened"),
+        shadowverbs_h.C_INT.withName("foreign"),
+        shadowverbs_h.C_INT.withName("reserved")
     ).withName("sv_qp_spec");
 
     /**
@@ -587,6 +591,94 @@ public class sv_qp_spec {
      */
     public static void opened(MemorySegment struct, MemorySegment fieldValue) {
         struct.set(opened$LAYOUT, opened$OFFSET, fieldValue);
+    }
+
+    private static final OfInt foreign$LAYOUT = (OfInt)$LAYOUT.select(groupElement("foreign"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t foreign
+     * }
+     */
+    public static final OfInt foreign$layout() {
+        return foreign$LAYOUT;
+    }
+
+    private static final long foreign$OFFSET = $LAYOUT.byteOffset(groupElement("foreign"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t foreign
+     * }
+     */
+    public static final long foreign$offset() {
+        return foreign$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t foreign
+     * }
+     */
+    public static int foreign(MemorySegment struct) {
+        return struct.get(foreign$LAYOUT, foreign$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t foreign
+     * }
+     */
+    public static void foreign(MemorySegment struct, int fieldValue) {
+        struct.set(foreign$LAYOUT, foreign$OFFSET, fieldValue);
+    }
+
+    private static final OfInt reserved$LAYOUT = (OfInt)$LAYOUT.select(groupElement("reserved"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static final OfInt reserved$layout() {
+        return reserved$LAYOUT;
+    }
+
+    private static final long reserved$OFFSET = $LAYOUT.byteOffset(groupElement("reserved"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static final long reserved$offset() {
+        return reserved$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static int reserved(MemorySegment struct) {
+        return struct.get(reserved$LAYOUT, reserved$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static void reserved(MemorySegment struct, int fieldValue) {
+        struct.set(reserved$LAYOUT, reserved$OFFSET, fieldValue);
     }
 
     /**
