@@ -9,6 +9,7 @@ import java.nio.channels.FileChannel;
 import java.nio.channels.FileLock;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.HashSet;
@@ -119,7 +120,10 @@ final class SharedReceivers {
 
     void write(final Path file, final SharedReceiver receiver) {
         try {
-            Files.write(file, receiver.encode());
+            // Whoever is killed here leaves what was there before.
+            final Path next = file.resolveSibling("next");
+            Files.write(next, receiver.encode());
+            Files.move(next, file, StandardCopyOption.ATOMIC_MOVE);
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
@@ -199,6 +203,10 @@ final class SharedReceivers {
     void findHomes(final Map<Long, Integer> ranks) throws Refusal {
         for (final Qp qp : model.qps.inOrder()) {
             final SharedReceiver receiver = qp.shared == null ? null : locked(qp.shared, () -> read(qp.shared));
+            if (receiver == null && qp.foreign) {
+                throw new Refusal(qp.name() + " is another process', and is not in the register of XRC's shared queue pairs any"
+                        + " more: that cannot be checkpointed");
+            }
             if (receiver == null) {
                 continue;
             }

@@ -312,6 +312,15 @@ class SharedReceiversTest {
         assertTrue(assertThrows(Refusal.class, () -> findHomes(Set.of(0, 1))).getMessage().contains("was reset while several"));
     }
 
+    /** The file is gone, by whatever hand: nobody could make the queue pair anew. */
+    @Test
+    void whatIsNotRegisteredAnyMoreIsRefused() throws Exception {
+        processes.get(0).create();
+        processes.get(1).open();
+        Files.delete(processes.get(1).qp().shared);
+        assertTrue(assertThrows(Refusal.class, () -> findHomes(Set.of(1))).getMessage().contains("not in the register"));
+    }
+
     /** A number that the device knows, but no process of the job. */
     @Test
     void whatNobodyOfTheJobHasMadeIsRefusedByName() {
