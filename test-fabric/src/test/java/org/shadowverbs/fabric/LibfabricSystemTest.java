@@ -5,13 +5,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
-import org.junit.jupiter.api.Test;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
 
 /**
  * libfabric over its verbs provider with reliable datagrams, which needs no connection manager: through a checkpoint, and
- * killed and restarted. The program checks what it receives, and says how it went at its end.
+ * killed and restarted, on the software HCA and on ib2tcp. The program checks what it receives, and says how it went at its end.
  */
 @Timeout(400)
 final class LibfabricSystemTest {
@@ -20,16 +23,18 @@ final class LibfabricSystemTest {
     private static final String ITERATIONS = "40000";
     private static final String RESULT = "=40k";
 
-    private static final String[] PROGRAM = {"fi_pingpong", "-p", "verbs;ofi_rxd", "-d", "shadow0-dgram", "-e", "rdm", "-c",
-        "-S", "64", "-I", ITERATIONS};
+    private static final List<String> PROGRAM = List.of("fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-c", "-S", "64", "-I",
+            ITERATIONS);
 
-    @Test
-    void goesOnAfterCheckpointAndAfterRestart() throws Exception {
+    @ParameterizedTest
+    @CsvSource({"hca, shadow0-dgram", "ib2tcp, tcp0-dgram"})
+    void goesOnAfterCheckpointAndAfterRestart(final String backend, final String domain) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled"))) {
+            job.backend(backend);
             final String port = Integer.toString(LocalPort.free());
-            final Running server = job.launch("server", with("-B", port));
+            final Running server = job.launch("server", with("-d", domain, "-B", port));
             job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
-            final Running client = job.launch("client", with("-P", port, "127.0.0.1"));
+            final Running client = job.launch("client", with("-d", domain, "-P", port, "127.0.0.1"));
             job.awaitRanks(2, server, client);
             job.checkpoint();
             assertTrue(server.isRunning() && client.isRunning(), "the programs had ended before the first checkpoint had");
@@ -44,8 +49,6 @@ final class LibfabricSystemTest {
     }
 
     private static String[] with(final String... more) {
-        final String[] all = java.util.Arrays.copyOf(PROGRAM, PROGRAM.length + more.length);
-        System.arraycopy(more, 0, all, PROGRAM.length, more.length);
-        return all;
+        return Stream.concat(PROGRAM.stream(), Stream.of(more)).toArray(String[]::new);
     }
 }
