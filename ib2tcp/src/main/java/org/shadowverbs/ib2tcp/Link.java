@@ -30,6 +30,9 @@ abstract class Link {
     /** There is something to send. */
     abstract void wake();
 
+    /** Whether nothing can be written yet: it is being made, or the peer does not read. */
+    abstract boolean waits();
+
     final void schedule(final Sender sender) {
         if (sender.queued || lost) {
             return;

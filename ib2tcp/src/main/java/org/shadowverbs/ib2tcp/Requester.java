@@ -123,7 +123,7 @@ abstract class Requester extends Sender {
     }
 
     /** Adds the memory of the next bytes of a request's payload. */
-    final void payload(final Vectors to, final long request, final int bytes) {
+    void payload(final Vectors to, final long request, final int bytes) {
         if ((Memory.i32(request + Layouts.SEND_FLAGS) & FLAG_INLINE) != 0) {
             to.add(request + Layouts.SEND_SIZE + offset, bytes);
         } else {

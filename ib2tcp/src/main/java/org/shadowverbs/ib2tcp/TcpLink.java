@@ -57,6 +57,11 @@ final class TcpLink extends Link {
         }
     }
 
+    @Override
+    boolean waits() {
+        return stage != Stage.ESTABLISHED || blocked;
+    }
+
     /** Readable, or writable, as epoll says. @return whether something has come @throws ProtocolException the connection is at an end, with the reason */
     boolean ready(final boolean readable, final boolean writable) throws ProtocolException {
         if (stage == Stage.CONNECTING) {

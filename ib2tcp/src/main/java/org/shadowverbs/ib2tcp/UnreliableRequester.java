@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
+import java.util.HashMap;
+
 /**
  * Of an unreliable connection, or of datagrams. A request is complete when it is written to the connection, or when there
  * is none; nobody answers. What is for a multicast group goes at once, without a connection.
  *
  * <p>A datagram waits for its connection no longer than {@link #PATIENCE}, and those to the same process behind it do not
- * wait at all until something moves there again: else a process that stands still would hold up what goes to others.
+ * wait at all until something moves there again: else a process that stands still would hold up what goes to others. Those
+ * that wait are copied at once. Their memory is the engine's until they are completed, but an HCA would have read it by then,
+ * and there are programs that count on it: UCX writes to it when the peer's next message tells that one is not needed.
  */
 final class UnreliableRequester extends Requester {
     static final long PATIENCE = 1_000_000_000L;
@@ -18,6 +22,9 @@ final class UnreliableRequester extends Requester {
     private final boolean datagrams;
     /** Sequence number of ring index 0. */
     private int sequenceBase;
+    /** Payloads of datagrams that wait, by the ring index of each; and up to which of them that has been seen to. */
+    private final HashMap<Integer, Long> copies = new HashMap<Integer, Long>();
+    private int copied;
 
     UnreliableRequester(final QueuePair qp) {
         super(qp);
@@ -30,6 +37,11 @@ final class UnreliableRequester extends Requester {
         device.timers.remove(this);
         at = qp.send.head();
         offset = 0;
+        for (final long copy : copies.values()) {
+            device.posix.free(copy);
+        }
+        copies.clear();
+        copied = at;
     }
 
     @Override
@@ -53,8 +65,53 @@ final class UnreliableRequester extends Requester {
         while (sends() && !queued && !drained() && mayGoOn()) {
             if (offset > 0 || begin()) {
                 link.schedule(this);
-                return;
+                break;
             }
+        }
+        if (datagrams && queued && link.waits()) {
+            copyWaiting();
+        }
+    }
+
+    private void copyWaiting() {
+        copied = Math.max(copied - at, 0) + at;
+        for (final int end = qp.send.tail(); copied != end; copied++) {
+            final long request = qp.send.entry(copied);
+            final int flags = Memory.i32(request + Layouts.SEND_FLAGS);
+            final long bytes = Memory.i64(request + Layouts.SEND_LENGTH);
+            // What is wrong with one is said when it is its turn.
+            if ((flags & FLAG_INLINE) == 0 && bytes != 0 && check(request) == CompletionQueue.SUCCESS) {
+                copies.put(copied, copy(request, (int) bytes));
+            }
+        }
+    }
+
+    private long copy(final long request, final int bytes) {
+        final long copy = device.posix.allocate(bytes);
+        final Vectors pieces = link.batch.pieces();
+        super.payload(pieces, request, bytes);
+        long to = copy;
+        for (int i = 0; i < pieces.count(); i++) {
+            Memory.copy(pieces.address(i), to, pieces.length(i));
+            to += pieces.length(i);
+        }
+        pieces.clear();
+        return copy;
+    }
+
+    /** @return 0: there is none */
+    private long copyOf(final int index) {
+        final Long copy = copies.isEmpty() ? null : copies.get(index);
+        return copy == null ? 0 : copy;
+    }
+
+    /** Datagrams are one frame each. */
+    @Override
+    void payload(final Vectors to, final long request, final int bytes) {
+        if (copyOf(at) == 0) {
+            super.payload(to, request, bytes);
+        } else {
+            to.add(copyOf(at), bytes);
         }
     }
 
@@ -67,7 +124,7 @@ final class UnreliableRequester extends Requester {
         final long request = qp.send.entry(at);
         Memory.i32(request + Layouts.SEND_SEQUENCE, UNSENT);
         final int opcode = Memory.i32(request + Layouts.SEND_OPCODE);
-        final int status = Frame.local(opcode) ? executeLocal(request) : check(request);
+        final int status = Frame.local(opcode) ? executeLocal(request) : copyOf(at) != 0 ? CompletionQueue.SUCCESS : check(request);
         if (status != CompletionQueue.SUCCESS) {
             fail(status);
             return false;
@@ -117,7 +174,7 @@ final class UnreliableRequester extends Requester {
             return false;
         }
         final long request = qp.send.entry(at);
-        if (!allowed(request)) {
+        if (copyOf(at) == 0 && !allowed(request)) {
             fail(CompletionQueue.LOC_PROT_ERR); // a key was withdrawn while it waited
             return false;
         }
@@ -165,6 +222,9 @@ final class UnreliableRequester extends Requester {
     void written(final int index) {
         if (qp.state == QueuePair.RESET) {
             return;
+        }
+        if (copyOf(index) != 0) {
+            device.posix.free(copies.remove(index));
         }
         Memory.i32(qp.send.entry(index) + Layouts.SEND_SEQUENCE, DONE);
         while (qp.send.head() != at && Memory.i32(qp.send.first() + Layouts.SEND_SEQUENCE) == DONE) {

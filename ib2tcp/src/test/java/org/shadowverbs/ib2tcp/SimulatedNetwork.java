@@ -107,6 +107,13 @@ final class SimulatedNetwork {
         }
     }
 
+    /** It goes on. */
+    void goOn(final SimulatedDevice device) {
+        for (final End end : ends) {
+            end.stopped &= end.device != device;
+        }
+    }
+
     /** Breaks a link: what was written and not read is lost. */
     void cut() {
         if (!ends.isEmpty()) {
@@ -183,6 +190,11 @@ final class SimulatedNetwork {
             super(device);
             peerPrefix = 0;
             peerId = peer;
+        }
+
+        @Override
+        boolean waits() {
+            return other.stopped;
         }
 
         @Override

@@ -292,6 +292,34 @@ class UnreliableTest {
         assertEquals(CompletionQueue.LOC_LEN_ERR, word(a.device.poll(), Layouts.WC_STATUS));
     }
 
+    /** A program may know by other means that a datagram is not needed any more, and use its memory for another. */
+    @Test
+    void aDatagramThatWaitsIsWhatWasPosted() throws ProtocolException {
+        final SimulatedNetwork network = new SimulatedNetwork(1);
+        final Station a = new Station(network.device());
+        final Station b = new Station(network.device());
+        final Station c = new Station(network.device());
+        outcome(a, b, SECRET, 1); // makes the connection
+        b.post();
+        c.post();
+        network.stop(b.device);
+        final Station[] to = {b, c, b};
+        for (int i = 0; i < to.length; i++) {
+            Memory.i64(a.outgoing, i);
+            a.device.datagram(a.qp, i, to[i].device, SimulatedDevice.number(to[i].qp), SECRET, a.outgoing, 8, a.key);
+        }
+        Memory.i64(a.outgoing, -1);
+        assertEquals(0, a.device.poll(), "they wait");
+        network.goOn(b.device);
+        network.settle();
+        for (int i = 0; i < to.length; i++) {
+            assertEquals(i, Memory.i64(a.device.poll() + Layouts.WC_WR_ID));
+            final long wc = to[i].device.poll();
+            assertEquals(GlobalRoute.SIZE + 8, word(wc, Layouts.WC_BYTE_LEN));
+            assertEquals(i, Memory.i64(to[i].incoming + Memory.i64(wc + Layouts.WC_WR_ID) * Station.LENGTH + GlobalRoute.SIZE));
+        }
+    }
+
     @Test
     void aProcessThatStandsStillHoldsUpNobody() throws ProtocolException {
         final SimulatedNetwork network = new SimulatedNetwork(1);
