@@ -19,6 +19,11 @@ final class QueuePairObject {
     private static final ValueLayout.OfLong NETWORK_LONG =
             ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
     private static final int SQ_PSN_BITS = 0xffffff;
+    /**
+     * Of datagrams; as HCAs do it gives more than was asked for. UCX posts its requests for connections inline where they fit,
+     * and otherwise may write to their memory too early (see {@link UnreliableRequester}), before the engine has seen them even.
+     */
+    private static final int LEAST_INLINE = 256;
     /** Bits of enum ibv_wr_opcode. */
     private static final int UD_OPCODES = 1 << Frame.SEND | 1 << Frame.SEND_IMM;
     private static final int UC_OPCODES = UD_OPCODES | 1 << Frame.WRITE | 1 << Frame.WRITE_IMM | 1 << Frame.SEND_INV
@@ -89,6 +94,9 @@ final class QueuePairObject {
                 || beyond(ibv_qp_cap.max_recv_sge(cap), TcpVerbs.MAX_SGE)
                 || beyond(ibv_qp_cap.max_inline_data(cap), TcpVerbs.MAX_INLINE)) {
             throw new DeviceException(Posix.EINVAL, "create a queue pair of that size");
+        }
+        if (type == QueuePair.UD) {
+            ibv_qp_cap.max_inline_data(cap, Math.max(ibv_qp_cap.max_inline_data(cap), LEAST_INLINE));
         }
         final int bell = device.newBell();
         final long address = posix.allocate(Layouts.QP_SIZE);
