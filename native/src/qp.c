@@ -206,6 +206,12 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 	sv_store_release(&qp->last_receive, 0);
 	if (sv_qp_behind(qp) != qp)
 		return 0;
+	/* Over ib2tcp a domain is of one process. */
+	if (qp->xrc && qp->xrc->of_file && sv_tcp_selected()) {
+		qp->xrc->of_file = false;
+		qp->rq.peer_qp_num = qp->xrc->peer_qp_num;
+		qp->rq.peer_lid = qp->xrc->peer_lid;
+	}
 	return qp->srq || (sv_is_xrc_receiver(qp) && !qp->xrc->foreign) ? sv_qp_numbers_add(qp, real->qp_num) : 0;
 }
 
@@ -270,8 +276,12 @@ void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);
 
-	if (qp->xrc && qp->xrc->of_file)
-		return;
+	if (qp->xrc) {
+		qp->xrc->peer_qp_num = dest_vqp_num;
+		qp->xrc->peer_lid = dest_vlid;
+		if (qp->xrc->of_file)
+			return;
+	}
 	qp->rq.peer_qp_num = dest_vqp_num;
 	qp->rq.peer_lid = dest_vlid;
 }

@@ -38,6 +38,8 @@ struct sv_xrc {
 	bool of_file;			/* likewise: other processes may have its domain, and the QP, open */
 	bool foreign;			/* likewise: another process has made it */
 	bool leaving;			/* likewise: it lives on in other processes */
+	uint16_t peer_lid;		/* likewise: the peer that this process has connected it to */
+	uint32_t peer_qp_num;
 	struct sv_targets targets;	/* of a send QP */
 };
 
