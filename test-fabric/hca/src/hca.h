@@ -584,9 +584,9 @@ int event_list_fd(struct hca_event_list *list);
 void event_completion(struct hca_cq *cq);
 /* Reports an asynchronous event of the object with @index at our own context. */
 void event_async(struct hca_context *ctx, enum ibv_event_type type, uint32_t index, uint32_t gen);
-/* The same at the owner of @seg, which may be another process. */
 /* To that handle of another context's QP. */
 void event_async_opened(struct hca_context *ctx, enum ibv_event_type type, uint32_t handle);
+/* Like event_async, at the owner of @seg, which may be another process. */
 void event_async_at(struct hca_context *ctx, struct seg *seg, enum ibv_event_type type, uint32_t index, uint32_t gen);
 void event_forget_cq(struct hca_cq *cq);
 void event_forget_qp(struct hca_qp *qp);
