@@ -60,7 +60,6 @@ final class UcxSystemTest {
         }
     }
 
-
     private static Job start(final String transport) throws Exception {
         return Distribution.start(Map.of("UCX_TLS", transport, "SHADOWVERBS_IDS", "scrambled"));
     }
