@@ -139,21 +139,13 @@ final class Multicast {
         Memory.net64(outgoing + GROUP, prefix);
         Memory.net64(outgoing + GROUP + 8, id);
         qp.requester.datagram(outgoing + FRAME, request, ALL);
-        gather(qp, request, payload);
+        target.clear();
+        qp.requester.payload(target, request, payload);
+        target.copyTo(outgoing + HEADERS);
         Memory.put(outgoing + MAC, code(outgoing, HEADERS + payload));
         final int err = way.send(channel(prefix, id), outgoing, HEADERS + payload);
         if (err != 0 && err != Posix.EAGAIN) {
             complain("cannot be sent: errno " + err);
-        }
-    }
-
-    private void gather(final QueuePair qp, final long request, final int bytes) {
-        target.clear();
-        qp.requester.payload(target, request, bytes);
-        long to = outgoing + HEADERS;
-        for (int i = 0; i < target.count(); i++) {
-            Memory.copy(target.address(i), to, target.length(i));
-            to += target.length(i);
         }
     }
 

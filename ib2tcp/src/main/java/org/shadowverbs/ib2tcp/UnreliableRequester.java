@@ -90,11 +90,7 @@ final class UnreliableRequester extends Requester {
         final long copy = device.posix.allocate(bytes);
         final Vectors pieces = link.batch.pieces();
         super.payload(pieces, request, bytes);
-        long to = copy;
-        for (int i = 0; i < pieces.count(); i++) {
-            Memory.copy(pieces.address(i), to, pieces.length(i));
-            to += pieces.length(i);
-        }
+        pieces.copyTo(copy);
         pieces.clear();
         return copy;
     }
