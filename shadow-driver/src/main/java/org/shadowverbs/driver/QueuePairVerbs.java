@@ -135,12 +135,17 @@ final class QueuePairVerbs {
             model.qps.add(qp);
             return virtual;
         } catch (RuntimeException e) {
-            if (real != 0) {
-                backend.destroyQp(real);
-            }
-            library.qpFree(virtual);
+            discard(library, backend, virtual, real);
             throw e;
         }
+    }
+
+    /** Of a handle that could not be made, what there is of it; real 0: nothing. */
+    static void discard(final Native library, final Backend backend, final long virtual, final long real) {
+        if (real != 0) {
+            backend.destroyQp(real);
+        }
+        library.qpFree(virtual);
     }
 
     /** Parameters of the real queue pair: it has one send request more, for the drain's marker. */

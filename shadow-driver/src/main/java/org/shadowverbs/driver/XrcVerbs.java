@@ -147,11 +147,7 @@ final class XrcVerbs {
             }
             final Qp qp = new Qp(virtual, real, model.nextSequence(), xrcd, number, qpContext, file, receiver.ports());
             qp.attributes.decode(receiver.attributes());
-            final MemorySegment spec = sv_qp_spec.allocate(arena);
-            sv_qp_spec.xrcd(spec, MemorySegment.ofAddress(xrcd.virtual));
-            sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qpContext));
-            sv_qp_spec.qp_type(spec, qp.type);
-            sv_qp_spec.vqp_num(spec, number);
+            final MemorySegment spec = spec(arena, qp, xrcd, qpContext);
             sv_qp_spec.foreign(spec, 1);
             ContextVerbs.check(library.qpOpen(virtual, spec));
             ContextVerbs.check(library.qpBind(virtual, real));
@@ -161,10 +157,7 @@ final class XrcVerbs {
             model.qps.add(qp);
             return virtual;
         } catch (RuntimeException e) {
-            if (real != 0) {
-                backend.destroyQp(real);
-            }
-            library.qpFree(virtual);
+            QueuePairVerbs.discard(library, backend, virtual, real);
             throw e;
         }
     }
@@ -206,11 +199,7 @@ final class XrcVerbs {
         final QpHandle handle = new QpHandle(virtual, 0, qp, xrcd, qpContext);
         try (Arena arena = Arena.ofConfined()) {
             handle.real = openReal(handle);
-            final MemorySegment spec = sv_qp_spec.allocate(arena);
-            sv_qp_spec.xrcd(spec, MemorySegment.ofAddress(xrcd.virtual));
-            sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qpContext));
-            sv_qp_spec.qp_type(spec, qp.type);
-            sv_qp_spec.vqp_num(spec, qp.virtualQpNum);
+            final MemorySegment spec = spec(arena, qp, xrcd, qpContext);
             sv_qp_spec.opened(spec, MemorySegment.ofAddress(qp.virtual));
             ContextVerbs.check(library.qpOpen(virtual, spec));
             ContextVerbs.check(library.qpBind(virtual, handle.real));
@@ -218,12 +207,19 @@ final class XrcVerbs {
             model.qpHandles.add(handle);
             return virtual;
         } catch (RuntimeException e) {
-            if (handle.real != 0) {
-                backend.destroyQp(handle.real);
-            }
-            library.qpFree(virtual);
+            QueuePairVerbs.discard(library, backend, virtual, handle.real);
             throw e;
         }
+    }
+
+    /** What all handles that ibv_open_qp gives have in common. */
+    private static MemorySegment spec(final Arena arena, final Qp qp, final Xrcd xrcd, final long qpContext) {
+        final MemorySegment spec = sv_qp_spec.allocate(arena);
+        sv_qp_spec.xrcd(spec, MemorySegment.ofAddress(xrcd.virtual));
+        sv_qp_spec.qp_context(spec, MemorySegment.ofAddress(qpContext));
+        sv_qp_spec.qp_type(spec, qp.type);
+        sv_qp_spec.vqp_num(spec, qp.virtualQpNum);
+        return spec;
     }
 
     private long openReal(final QpHandle handle) {
