@@ -11,12 +11,12 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.shadowverbs.ids.PortIds;
@@ -33,12 +33,15 @@ import org.shadowverbs.ids.SharedReceiver;
  */
 final class SharedReceivers {
     private static final long POLL_NANOS = 200_000;
-    private static final long REPORT_NANOS = TimeUnit.SECONDS.toNanos(30);
+    private static final Duration REPORT = Duration.ofSeconds(30);
+    /** Who holds the lock only reads or writes a file and modifies a queue pair. */
+    private static final Duration LOCK_DEADLINE = Duration.ofSeconds(60);
 
     private final Native library;
     private final Backend backend;
     private final Model model;
     private final Job job;
+    private final Duration lockDeadline;
     private final long self = random();
 
     /** A process that has a queue pair open, as of the last closed gate. */
@@ -46,10 +49,16 @@ final class SharedReceivers {
     }
 
     SharedReceivers(final Native library, final Backend backend, final Model model, final Job job) {
+        this(library, backend, model, job, LOCK_DEADLINE);
+    }
+
+    /** @param lockDeadline how long to wait for another process that holds the register's lock */
+    SharedReceivers(final Native library, final Backend backend, final Model model, final Job job, final Duration lockDeadline) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.job = job;
+        this.lockDeadline = lockDeadline;
     }
 
     private static long random() {
@@ -79,13 +88,19 @@ final class SharedReceivers {
         }
     }
 
-    /** While nobody else, of this process or another, reads or changes the register. */
+    /**
+     * While nobody else, of this process or another, reads or changes the register.
+     *
+     * @throws VerbsException EIO: the register cannot be used, or another process has held its lock until the deadline, and
+     *     nothing was done
+     */
     @SuppressWarnings("try") // of the lock nothing is needed but that it ends
     synchronized <R> R locked(final Path file, final Supplier<R> action) {
         try {
             Files.createDirectories(file.getParent());
-            try (FileChannel channel = FileChannel.open(file.resolveSibling("lock"), StandardOpenOption.CREATE,
-                    StandardOpenOption.WRITE); FileLock lock = lock(channel)) {
+            final Path lockFile = file.resolveSibling("lock");
+            try (FileChannel channel = FileChannel.open(lockFile, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
+                    FileLock lock = lock(channel, lockFile)) {
                 return action.get();
             }
         } catch (IOException e) {
@@ -94,16 +109,23 @@ final class SharedReceivers {
         }
     }
 
-    private FileLock lock(final FileChannel channel) throws IOException {
-        long report = System.nanoTime() + REPORT_NANOS;
+    private FileLock lock(final FileChannel channel, final Path file) throws IOException {
+        final long start = System.nanoTime();
+        Duration report = REPORT;
         for (;;) {
             final FileLock lock = channel.tryLock();
             if (lock != null) {
                 return lock;
             }
-            if (System.nanoTime() - report > 0) {
-                library.say("still waits for the register of XRC's shared queue pairs, which another process has locked");
-                report += REPORT_NANOS;
+            final Duration waited = Duration.ofNanos(System.nanoTime() - start);
+            if (waited.compareTo(lockDeadline) >= 0) {
+                throw new VerbsException(VerbsErrno.EIO, "waited " + lockDeadline.toSeconds() + " s for " + file + ", the lock of"
+                        + " XRC's shared queue pairs, which another process of the job holds");
+            }
+            if (waited.compareTo(report) >= 0) {
+                library.say("still waits for " + file + ", the lock of XRC's shared queue pairs, which another process of the job"
+                        + " holds");
+                report = report.plus(REPORT);
             }
             LockSupport.parkNanos(POLL_NANOS);
         }

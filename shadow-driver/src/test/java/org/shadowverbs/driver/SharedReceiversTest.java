@@ -9,8 +9,11 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -27,6 +30,7 @@ import net.jqwik.api.lifecycle.BeforeTry;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
@@ -62,6 +66,20 @@ class SharedReceiversTest {
         final QueuePairVerbs verbs;
         final XrcVerbs xrc;
         final List<Long> handles = new ArrayList<>();
+        final Job job = new Job() {
+            @Override
+            public void awaitAddressBook() {
+            }
+
+            @Override
+            public Path hostFolder() {
+                return folder;
+            }
+
+            @Override
+            public void exit(final int status) {
+            }
+        };
 
         Process(final int rank) {
             this.rank = rank;
@@ -81,20 +99,7 @@ class SharedReceiversTest {
             final Backend backend = device.as(Backend.class);
             model.contexts.add(context);
             model.xrcds.add(xrcd);
-            verbs = new QueuePairVerbs(fake, backend, model, new KeyMaps(fake), new Job() {
-                @Override
-                public void awaitAddressBook() {
-                }
-
-                @Override
-                public Path hostFolder() {
-                    return folder;
-                }
-
-                @Override
-                public void exit(final int status) {
-                }
-            });
+            verbs = new QueuePairVerbs(fake, backend, model, new KeyMaps(fake), job);
             xrc = new XrcVerbs(fake, backend, model, verbs.receivers());
         }
 
@@ -319,6 +324,48 @@ class SharedReceiversTest {
         processes.get(1).open();
         Files.delete(processes.get(1).qp().shared);
         assertTrue(assertThrows(Refusal.class, () -> findHomes(Set.of(1))).getMessage().contains("not in the register"));
+    }
+
+    /** Another process, which has the lock until its input ends. */
+    static final class LockHolder {
+        public static void main(final String[] args) throws IOException {
+            try (FileChannel channel = FileChannel.open(Path.of(args[0]), StandardOpenOption.WRITE)) {
+                channel.lock();
+                System.out.println("locked");
+                while (System.in.read() >= 0) {
+                    continue;
+                }
+            }
+        }
+    }
+
+    /** At the deadline a call fails, and says what it has waited for; nothing of it is done, and the next works as ever. */
+    @Test
+    @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD) // else a wait that has no deadline never ends
+    void aLockThatIsNotGivenBackIsWaitedForUntilADeadline() throws Exception {
+        final Process p = processes.get(0);
+        p.create();
+        final Path file = p.qp().shared;
+        final Path lock = file.resolveSibling("lock");
+        final SharedReceivers impatient = new SharedReceivers(p.library.as(Native.class), p.device.as(Backend.class), p.model,
+                p.job, Duration.ZERO);
+        final java.lang.Process holder = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-cp", System.getProperty("java.class.path"), LockHolder.class.getName(), lock.toString())
+                .redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        try {
+            assertEquals("locked", holder.inputReader().readLine());
+            final VerbsException e = assertThrows(VerbsException.class, () -> impatient.locked(file, () -> {
+                throw new AssertionError("the lock is another process'");
+            }));
+            assertEquals(VerbsErrno.EIO, e.errno());
+            assertTrue(e.loud());
+            assertTrue(e.getMessage().contains(lock + ", the lock of XRC's shared queue pairs, which another process of the job holds"),
+                    e.getMessage());
+        } finally {
+            holder.outputWriter().close();
+            holder.waitFor();
+        }
+        assertEquals(NUMBER, impatient.locked(file, () -> impatient.read(file).realQpNum()));
     }
 
     /** A number that the device knows, but no process of the job. */
