@@ -184,6 +184,11 @@ struct ibv_device *sv_device_for(struct ibv_device *real);
 /* The real device bound to a virtual one, or NULL while detached. */
 struct ibv_device *sv_device_real(struct ibv_device *vdevice);
 void sv_device_bind(struct ibv_device *vdevice, struct ibv_device *real);
+/*
+ * The GUID that ibv_get_device_guid gives, in network order: of a virtual device that of the first real one, across
+ * restarts; or that of a real device of the library in use.
+ */
+uint64_t sv_device_guid(struct ibv_device *device);
 
 struct ibv_context *sv_context_alloc(struct ibv_device *vdevice);
 int sv_context_open(struct ibv_context *vcontext, struct ibv_context *real);

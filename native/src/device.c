@@ -127,6 +127,11 @@ __be64 ibv_get_device_guid(struct ibv_device *device)
 	return sv_ours(device) ? sv_device_of(device)->guid : SV_REAL(ibv_get_device_guid)(device);
 }
 
+uint64_t sv_device_guid(struct ibv_device *device)
+{
+	return ibv_get_device_guid(device);
+}
+
 int ibv_get_device_index(struct ibv_device *device)
 {
 	if (sv_ours(device))

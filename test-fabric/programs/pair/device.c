@@ -1,6 +1,6 @@
 /*
  * device: everything that ibv_devinfo and ibv_devices show of a device that is open stays what it was: names, GUIDs,
- * attributes, ports, lids, GIDs, P_Keys.
+ * attributes, ports, lids, GIDs, P_Keys. The node's GUID is one, whoever is asked, and also when it is opened anew.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +41,8 @@ static void take(struct pair *pair, struct snapshot *s)
 	s->index = ibv_get_device_index(context->device);
 	if (ibv_query_device(context, &s->attr) || ibv_query_device_ex(context, NULL, &s->extended))
 		die(errno, "ibv_query_device");
+	if (s->attr.node_guid != s->guid || s->extended.orig_attr.node_guid != s->guid)
+		die(0, "the device's GUID is not that of its attributes");
 	if (ibv_query_port(context, port, &s->port))
 		die(errno, "ibv_query_port");
 	for (int i = 0; i < s->port.gid_tbl_len && i < MOST_GIDS; i++)
@@ -52,6 +54,19 @@ static void take(struct pair *pair, struct snapshot *s)
 	if (ibv_query_pkey(context, port, 0, &s->pkey))
 		die(errno, "ibv_query_pkey");
 	s->pkey_index = ibv_get_pkey_index(context, port, s->pkey);
+}
+
+/* Opened once more it is the same device. */
+static void check_again(struct ibv_device *device, __be64 guid)
+{
+	struct ibv_context *context = ibv_open_device(device);
+	struct ibv_device_attr attr;
+
+	if (!context || ibv_query_device(context, &attr))
+		die(errno, "cannot open the device once more");
+	if (attr.node_guid != guid)
+		die(0, "the node's GUID of a device opened once more is not what it was");
+	ibv_close_device(context);
 }
 
 #define COMPARE(field)                                                                  \
@@ -82,6 +97,7 @@ void program_run(struct pair *pair)
 	COMPARE(entry_count);
 	COMPARE(pkey);
 	COMPARE(pkey_index);
+	check_again(pair->endpoint.context->device, before->guid);
 	free(before);
 	free(after);
 }

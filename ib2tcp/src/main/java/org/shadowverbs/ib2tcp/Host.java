@@ -24,6 +24,9 @@ public interface Host {
     /** Address of the struct ibv_device. */
     long device();
 
+    /** Of the device, which is one a host, in network order. */
+    long guid();
+
     void contextInit(long context);
 
     void dmInit(long dm);

@@ -57,6 +57,11 @@ class TcpDeviceTest {
         }
 
         @Override
+        public long guid() {
+            return 0;
+        }
+
+        @Override
         public long device() {
             throw new UnsupportedOperationException();
         }

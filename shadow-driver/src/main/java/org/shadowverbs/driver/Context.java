@@ -10,8 +10,9 @@ final class Context extends Resource {
     final long vdevice;
     final String deviceName;
     final int portCount;
-    /** As at the first open: what the application may have told others. In network order, as in the attributes. */
+    /** That of the virtual device, also where it is opened after a restart. In network order, as in the attributes. */
     final long nodeGuid;
+    /** As when it was opened: what the application may have told others. In network order. */
     final long systemImageGuid;
     /** To what ibv_modify_srq may grow a queue; 0: the device cannot do it. */
     int maxSrqWr;

@@ -40,7 +40,7 @@ final class ContextVerbs {
             final MemorySegment attr = ibv_device_attr.allocate(arena);
             check(backend.queryDevice(real, attr));
             final Context context = new Context(virtual, real, vdevice, name, ibv_device_attr.phys_port_cnt(attr),
-                    ibv_device_attr.node_guid(attr), ibv_device_attr.sys_image_guid(attr), model.masks);
+                    library.deviceGuid(vdevice), ibv_device_attr.sys_image_guid(attr), model.masks);
             context.completionVectors = backend.completionVectors(real);
             if ((ibv_device_attr.device_cap_flags(attr) & verbs_h.IBV_DEVICE_SRQ_RESIZE()) != 0) {
                 context.maxSrqWr = ibv_device_attr.max_srq_wr(attr);

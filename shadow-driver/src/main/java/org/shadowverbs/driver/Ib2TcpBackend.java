@@ -113,8 +113,8 @@ final class Ib2TcpBackend implements Backend {
     public int queryDevice(final long context, final MemorySegment attr) {
         attr.fill((byte) 0);
         ibv_device_attr.fw_ver(attr).setString(0, "1");
-        ibv_device_attr.node_guid(attr, verbs.gidInterface());
-        ibv_device_attr.sys_image_guid(attr, verbs.gidInterface());
+        ibv_device_attr.node_guid(attr, host.guid());
+        ibv_device_attr.sys_image_guid(attr, host.guid());
         ibv_device_attr.max_mr_size(attr, Long.MAX_VALUE);
         ibv_device_attr.page_size_cap(attr, 0xfffff000L);
         ibv_device_attr.max_qp(attr, TcpVerbs.MAX_QP);

@@ -55,6 +55,9 @@ interface Native {
 
     void deviceBind(long vdevice, long real);
 
+    /** In network order, as in the attributes. */
+    long deviceGuid(long device);
+
     long contextAlloc(long vdevice);
 
     int contextOpen(long vcontext, long real);

@@ -34,6 +34,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_KEYMAP_FREE = f("sv_keymap_free");
     private static final MemorySegment SV_TCP_SELECT = f("sv_tcp_select");
     private static final MemorySegment SV_DEVICE_FOR = f("sv_device_for");
+    private static final MemorySegment SV_DEVICE_GUID = f("sv_device_guid");
     private static final MemorySegment SV_DEVICE_REAL = f("sv_device_real");
     private static final MemorySegment SV_DEVICE_BIND = f("sv_device_bind");
     private static final MemorySegment SV_CONTEXT_ALLOC = f("sv_context_alloc");
@@ -274,6 +275,11 @@ final class NativeLibrary implements Native {
     @Override
     public void deviceBind(final long vdevice, final long real) {
         call(SV_DEVICE_BIND, vdevice, real);
+    }
+
+    @Override
+    public long deviceGuid(final long device) {
+        return call(SV_DEVICE_GUID, device);
     }
 
     @Override

@@ -41,6 +41,11 @@ final class TcpHost implements Host {
     }
 
     @Override
+    public long guid() {
+        return library.deviceGuid(device);
+    }
+
+    @Override
     public void contextInit(final long context) {
         call(SV_TCP_CONTEXT_INIT, context);
     }

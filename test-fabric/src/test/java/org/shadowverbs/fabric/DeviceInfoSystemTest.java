@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -24,6 +26,23 @@ final class DeviceInfoSystemTest {
             final Running devices = job.launch("devices", "ibv_devices");
             devices.succeed(ENDING);
             assertTrue(devices.output().contains("shadow0"), devices.output() + devices.errors());
+        }
+    }
+
+    /** What ibv_devices has from ibv_get_device_guid(3), and ibv_devinfo from ibv_query_device(3). */
+    @Test
+    void theGuidOfIb2tcpIsOne() throws Exception {
+        try (Job job = Distribution.start()) {
+            job.backend("ib2tcp");
+            final Running devices = job.launch("devices", "ibv_devices");
+            devices.succeed(ENDING);
+            final Running info = job.launch("devinfo", "ibv_devinfo");
+            info.succeed(ENDING);
+            final Matcher guid = Pattern.compile("tcp0\\s+([0-9a-f]{16})\\s").matcher(devices.output());
+            assertTrue(guid.find(), devices.output() + devices.errors());
+            final String inFours = String.join(":", guid.group(1).split("(?<=\\G.{4})"));
+            assertTrue(info.output().matches("(?s).*\\snode_guid:\\s+" + inFours + "\\s.*"), guid.group() + info.output());
+            assertTrue(info.output().matches("(?s).*\\ssys_image_guid:\\s+" + inFours + "\\s.*"), guid.group() + info.output());
         }
     }
 

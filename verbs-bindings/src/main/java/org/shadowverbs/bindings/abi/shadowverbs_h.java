@@ -1587,6 +1587,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_device_guid {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_device_guid");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * uint64_t sv_device_guid(struct ibv_device *device)
+     * }
+     */
+    public static FunctionDescriptor sv_device_guid$descriptor() {
+        return sv_device_guid.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * uint64_t sv_device_guid(struct ibv_device *device)
+     * }
+     */
+    public static MethodHandle sv_device_guid$handle() {
+        return sv_device_guid.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * uint64_t sv_device_guid(struct ibv_device *device)
+     * }
+     */
+    public static MemorySegment sv_device_guid$address() {
+        return sv_device_guid.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * uint64_t sv_device_guid(struct ibv_device *device)
+     * }
+     */
+    public static long sv_device_guid(MemorySegment device) {
+        var mh$ = sv_device_guid.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_device_guid", device);
+            }
+            return (long)mh$.invokeExact(device);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_context_alloc {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
