@@ -33,15 +33,13 @@ import org.shadowverbs.ids.SharedReceiver;
  */
 final class SharedReceivers {
     private static final long POLL_NANOS = 200_000;
-    private static final Duration REPORT = Duration.ofSeconds(30);
-    /** Who holds the lock only reads or writes a file and modifies a queue pair. */
-    private static final Duration LOCK_DEADLINE = Duration.ofSeconds(60);
+    private static final Duration REPORT_INTERVAL = Duration.ofSeconds(30);
 
     private final Native library;
     private final Backend backend;
     private final Model model;
     private final Job job;
-    private final Duration lockDeadline;
+    private final Duration reportInterval;
     private final long self = random();
 
     /** A process that has a queue pair open, as of the last closed gate. */
@@ -49,16 +47,16 @@ final class SharedReceivers {
     }
 
     SharedReceivers(final Native library, final Backend backend, final Model model, final Job job) {
-        this(library, backend, model, job, LOCK_DEADLINE);
+        this(library, backend, model, job, REPORT_INTERVAL);
     }
 
-    /** @param lockDeadline how long to wait for another process that holds the register's lock */
-    SharedReceivers(final Native library, final Backend backend, final Model model, final Job job, final Duration lockDeadline) {
+    /** @param reportInterval after each such time, who waits for the register's lock says so */
+    SharedReceivers(final Native library, final Backend backend, final Model model, final Job job, final Duration reportInterval) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.job = job;
-        this.lockDeadline = lockDeadline;
+        this.reportInterval = reportInterval;
     }
 
     private static long random() {
@@ -89,10 +87,10 @@ final class SharedReceivers {
     }
 
     /**
-     * While nobody else, of this process or another, reads or changes the register.
+     * While nobody else, of this process or another, reads or changes the register. Waits for its lock as long as another
+     * holds it: a control verb does not time out towards the application, a deadline here only reports.
      *
-     * @throws VerbsException EIO: the register cannot be used, or another process has held its lock until the deadline, and
-     *     nothing was done
+     * @throws VerbsException EIO: the register cannot be used
      */
     @SuppressWarnings("try") // of the lock nothing is needed but that it ends
     synchronized <R> R locked(final Path file, final Supplier<R> action) {
@@ -111,21 +109,17 @@ final class SharedReceivers {
 
     private FileLock lock(final FileChannel channel, final Path file) throws IOException {
         final long start = System.nanoTime();
-        Duration report = REPORT;
+        Duration report = reportInterval;
         for (;;) {
             final FileLock lock = channel.tryLock();
             if (lock != null) {
                 return lock;
             }
             final Duration waited = Duration.ofNanos(System.nanoTime() - start);
-            if (waited.compareTo(lockDeadline) >= 0) {
-                throw new VerbsException(VerbsErrno.EIO, "waited " + lockDeadline.toSeconds() + " s for " + file + ", the lock of"
-                        + " XRC's shared queue pairs, which another process of the job holds");
-            }
             if (waited.compareTo(report) >= 0) {
                 library.say("still waits for " + file + ", the lock of XRC's shared queue pairs, which another process of the job"
                         + " holds");
-                report = report.plus(REPORT);
+                report = waited.plus(reportInterval);
             }
             LockSupport.parkNanos(POLL_NANOS);
         }

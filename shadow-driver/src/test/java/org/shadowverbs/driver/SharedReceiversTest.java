@@ -21,6 +21,9 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.FutureTask;
+import java.util.concurrent.LinkedBlockingQueue;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.constraints.IntRange;
@@ -339,33 +342,35 @@ class SharedReceiversTest {
         }
     }
 
-    /** At the deadline a call fails, and says what it has waited for; nothing of it is done, and the next works as ever. */
+    /** Who waits says for what, again and again, and does not give up. */
     @Test
-    @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD) // else a wait that has no deadline never ends
-    void aLockThatIsNotGivenBackIsWaitedForUntilADeadline() throws Exception {
+    @Timeout(value = 60, threadMode = Timeout.ThreadMode.SEPARATE_THREAD) // else a wait of which nothing is said never ends
+    void aLockThatAnotherProcessHoldsIsWaitedForAndNamed() throws Exception {
         final Process p = processes.get(0);
         p.create();
         final Path file = p.qp().shared;
         final Path lock = file.resolveSibling("lock");
-        final SharedReceivers impatient = new SharedReceivers(p.library.as(Native.class), p.device.as(Backend.class), p.model,
-                p.job, Duration.ZERO);
+        final BlockingQueue<Object> said = new LinkedBlockingQueue<>();
+        p.library.answer("say", args -> said.add(args[0]));
+        final SharedReceivers receivers = new SharedReceivers(p.library.as(Native.class), p.device.as(Backend.class), p.model,
+                p.job, Duration.ofMillis(1));
+        final FutureTask<Integer> number = new FutureTask<>(() -> receivers.locked(file, () -> receivers.read(file).realQpNum()));
         final java.lang.Process holder = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "-cp", System.getProperty("java.class.path"), LockHolder.class.getName(), lock.toString())
                 .redirectError(ProcessBuilder.Redirect.INHERIT).start();
         try {
             assertEquals("locked", holder.inputReader().readLine());
-            final VerbsException e = assertThrows(VerbsException.class, () -> impatient.locked(file, () -> {
-                throw new AssertionError("the lock is another process'");
-            }));
-            assertEquals(VerbsErrno.EIO, e.errno());
-            assertTrue(e.loud());
-            assertTrue(e.getMessage().contains(lock + ", the lock of XRC's shared queue pairs, which another process of the job holds"),
-                    e.getMessage());
+            Thread.ofPlatform().daemon().start(number);
+            for (int reports = 0; reports < 3; reports++) {
+                assertEquals("still waits for " + lock + ", the lock of XRC's shared queue pairs, which another process of the job"
+                        + " holds", said.take());
+            }
+            assertFalse(number.isDone());
         } finally {
             holder.outputWriter().close();
             holder.waitFor();
         }
-        assertEquals(NUMBER, impatient.locked(file, () -> impatient.read(file).realQpNum()));
+        assertEquals(NUMBER, number.get());
     }
 
     /** A number that the device knows, but no process of the job. */
