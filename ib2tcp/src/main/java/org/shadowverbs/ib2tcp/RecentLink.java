@@ -62,12 +62,15 @@ final class RecentLink {
         }
     }
 
-    /** Epoll watches that link again, or nobody does. */
-    void watched(final TcpLink again) {
-        if (link == again) {
-            unwatched = false;
-            hits = 0;
+    /** Epoll watches that link again, or nobody does. @return whether epoll has watched it */
+    boolean watched(final TcpLink again) {
+        if (link != again) {
+            return true;
         }
+        final boolean was = !unwatched;
+        unwatched = false;
+        hits = 0;
+        return was;
     }
 
     /** Before its descriptor is closed. */

@@ -374,13 +374,17 @@ final class TcpDevice extends Device implements Runnable, Turns.Driven {
     }
 
     void watch(final TcpLink link, final boolean writable) {
-        recent.watched(link);
-        posix.epollModify(epoll, link.fd, Posix.EPOLLIN | (writable ? Posix.EPOLLOUT : 0), link.key);
+        final int events = Posix.EPOLLIN | (writable ? Posix.EPOLLOUT : 0);
+        if (recent.watched(link)) {
+            posix.epollModify(epoll, link.fd, events, link.key);
+        } else {
+            posix.epollAdd(epoll, link.fd, events, link.key);
+        }
     }
 
-    /** Epoll tells of its end alone. */
+    /** Epoll does not know of it until it is watched again: not to tell of anything costs the peer's send nearly as much. */
     void unwatch(final TcpLink link) {
-        posix.epollModify(epoll, link.fd, 0, link.key);
+        posix.epollDelete(epoll, link.fd);
     }
 
     void established(final TcpLink link) {
