@@ -19,7 +19,6 @@ final class Batch {
 
     private final Posix posix;
     private final Vectors vectors;
-    private final Vectors pieces;
     /** Headers, and payloads that are copied. */
     private final long staging;
     private int used;
@@ -33,14 +32,12 @@ final class Batch {
     Batch(final Posix posix) {
         this.posix = posix;
         vectors = new Vectors(posix, ENTRIES);
-        pieces = new Vectors(posix, LARGEST_FRAME);
         staging = posix.allocate(STAGING);
     }
 
     void free() {
         clear();
         vectors.free(posix);
-        pieces.free(posix);
         posix.free(staging);
     }
 
@@ -54,7 +51,8 @@ final class Batch {
         return append(Frame.SIZE);
     }
 
-    private long append(final int bytes) {
+    /** Where a payload of that many bytes, at most {@link #TINY}, is copied to. */
+    long append(final int bytes) {
         final long at = staging + used;
         used += bytes;
         vectors.extend(at, bytes);
@@ -64,19 +62,6 @@ final class Batch {
     /** Adds a small payload that is our own. */
     void addInline(final long address, final int bytes) {
         Memory.copy(address, append(bytes), bytes);
-    }
-
-    /** To be filled with the places of a {@link #TINY} payload, which is then {@link #addPieces added}. */
-    Vectors pieces() {
-        return pieces;
-    }
-
-    void addPieces() {
-        for (int i = 0; i < pieces.count(); i++) {
-            final int bytes = (int) pieces.length(i);
-            Memory.copyWords(pieces.address(i), append(bytes), bytes, pieces.address(i));
-        }
-        pieces.clear();
     }
 
     /**

@@ -65,25 +65,25 @@ final class CompletionQueue {
         }
         final long wc = Memory.i64(address + Layouts.CQ_ENTRIES) + (tail & mask) * Layouts.WC_SIZE;
         Memory.i64(wc + Layouts.WC_WR_ID, completion.wrId);
-        Memory.i32(wc + Layouts.WC_STATUS, completion.status);
-        Memory.i32(wc + Layouts.WC_OPCODE, completion.opcode);
-        Memory.i32(wc + Layouts.WC_VENDOR_ERR, 0);
-        Memory.i32(wc + Layouts.WC_BYTE_LEN, completion.bytes);
-        Memory.i32(wc + Layouts.WC_IMM, completion.imm);
-        Memory.i32(wc + Layouts.WC_QP_NUM, qpNumber);
-        Memory.i32(wc + Layouts.WC_SRC_QP, completion.sourceNumber);
-        Memory.i32(wc + Layouts.WC_FLAGS, completion.flags);
+        Memory.pair(wc + Layouts.WC_STATUS, completion.status, completion.opcode);
+        Memory.pair(wc + Layouts.WC_VENDOR_ERR, 0, completion.bytes);
+        Memory.pair(wc + Layouts.WC_IMM, completion.imm, qpNumber);
+        Memory.pair(wc + Layouts.WC_SRC_QP, completion.sourceNumber, completion.flags);
         Memory.u16(wc + Layouts.WC_SLID, completion.sourceLid);
         Memory.u8(wc + Layouts.WC_SL, completion.serviceLevel);
+        waiters.completed();
+        if (channel == null) {
+            Memory.release(address + Layouts.CQ_TAIL, ++tail);
+            return;
+        }
         // The index before the look at `armed`: who arms afterwards will find the completion by polling.
         Memory.volatileSet(address + Layouts.CQ_TAIL, ++tail);
-        waiters.completed();
         final int armed = Memory.volatileGet(address + Layouts.CQ_ARMED);
-        if (armed != 0 && channel != null && (armed == ARMED_ANY || completion.solicited || completion.status != SUCCESS)
+        if (armed != 0 && (armed == ARMED_ANY || completion.solicited || completion.status != SUCCESS)
                 && Memory.compareAndSet(address + Layouts.CQ_ARMED, armed, 0)) {
             channel.send(address, 0);
         } else if (armed == ARMED_SOLICITED && Memory.volatileGet(address + Layouts.CQ_ARMED) == ARMED_ANY
-                && channel != null && Memory.compareAndSet(address + Layouts.CQ_ARMED, ARMED_ANY, 0)) {
+                && Memory.compareAndSet(address + Layouts.CQ_ARMED, ARMED_ANY, 0)) {
             // Armed for any while we looked: an event too many is allowed, one too few is not.
             channel.send(address, 0);
         }

@@ -68,8 +68,8 @@ final class Frame {
     /** Of a datagram: the MTU of the port. */
     static final int MAX_DATAGRAM = 4096;
 
-    /** Of queue pairs and of the shared receive queues of XRC. */
-    private static final int NUMBERS = 1 << 24;
+    /** Bits that no pair of numbers has, of queue pairs or of the shared receive queues of XRC: of 24 bits each. */
+    private static final long NO_NUMBERS = 0xff000000_ff000000L;
     private static final int SERVICE_LEVELS = 16;
 
     private Frame() {
@@ -100,18 +100,24 @@ final class Frame {
     /** Writes a whole header; what a type does not use is 0. */
     static void start(final long at, final int type, final int opcode, final int attempt, final int destination,
             final int source, final int sequence) {
-        Memory.u8(at, type);
-        Memory.u8(at + 1, opcode);
-        Memory.u8(at + 2, attempt);
-        Memory.u8(at + 3, 0);
-        Memory.i32(at + 4, 0);
-        Memory.net32(at + 8, destination);
-        Memory.net32(at + 12, source);
-        Memory.net32(at + 16, sequence);
-        Memory.i32(at + 20, 0);
-        for (int i = 24; i < SIZE; i += 8) {
-            Memory.i64(at + i, 0);
-        }
+        start(at, type, opcode, attempt, 0, 0, destination, source, sequence);
+    }
+
+    /** As above, with flags and payload. Each word is written at once: a few instructions for each message count. */
+    static void start(final long at, final int type, final int opcode, final int attempt, final int flags, final int payload,
+            final int destination, final int source, final int sequence) {
+        Memory.net64(at, pair(type << 24 | opcode << 16 | (attempt & 0xff) << 8 | flags, payload));
+        Memory.net64(at + 8, pair(destination, source));
+        Memory.net64(at + 16, pair(sequence, 0));
+        Memory.i64(at + 24, 0);
+        Memory.i64(at + 32, 0);
+        Memory.i64(at + 40, 0);
+        Memory.i64(at + 48, 0);
+        Memory.i64(at + 56, 0);
+    }
+
+    private static long pair(final int first, final int second) {
+        return (long) first << 32 | second & 0xffffffffL;
     }
 
     static int type(final long at) {
@@ -260,9 +266,7 @@ final class Frame {
         final int opcode = opcode(at);
         final int payload = payload(at);
         final long length = length(at);
-        if (Integer.compareUnsigned(destination(at), NUMBERS) >= 0
-                || Integer.compareUnsigned(source(at), NUMBERS) >= 0
-                || Integer.compareUnsigned(sharedQueue(at), NUMBERS) >= 0) {
+        if ((Memory.net64(at + 8) & NO_NUMBERS) != 0 || (sharedQueue(at) & (int) NO_NUMBERS) != 0) {
             throw new ProtocolException("a number of more than 24 bits");
         }
         if (payload < 0 || payload > MAX_PAYLOAD || length < 0 || length > MAX_MESSAGE) {

@@ -24,13 +24,15 @@ final class Inbound {
 
     /** Where the payload of the frame goes. */
     final Vectors target;
-    /** The header of the frame whose payload is under way. */
-    final long header;
+    /** The header of the frame whose payload is under way: in the staging buffer while all of the frame is there. */
+    long header;
     /** Memory for the global route header of a datagram. */
     final long route;
     private final Device device;
     private final Link link;
     private final long staging;
+    /** For the header of a frame that is not all there yet. */
+    private final long kept;
     private int start;
     private int end;
     private int payload;
@@ -42,14 +44,14 @@ final class Inbound {
     Inbound(final Device device, final Link link) {
         this.device = device;
         this.link = link;
-        header = device.posix.allocate(Frame.SIZE + GlobalRoute.SIZE);
-        route = header + Frame.SIZE;
+        kept = device.posix.allocate(Frame.SIZE + GlobalRoute.SIZE);
+        route = kept + Frame.SIZE;
         staging = device.posix.allocate(STAGING);
         target = new Vectors(device.posix, TcpVerbs.MAX_SGE + 2);
     }
 
     void free() {
-        device.posix.free(header);
+        device.posix.free(kept);
         device.posix.free(staging);
         target.free(device.posix);
     }
@@ -143,11 +145,15 @@ final class Inbound {
                 if (end - start < Frame.SIZE) {
                     return;
                 }
-                Memory.copy(staging + start, header, Frame.SIZE);
+                header = staging + start;
                 Frame.check(header);
-                // Of a queue pair that anybody sends to, one datagram at a time goes to the receive at hand.
-                if (Frame.type(header) == Frame.DATAGRAM && end - start < Frame.SIZE + Frame.payload(header)) {
-                    return;
+                if (end - start < Frame.SIZE + Frame.payload(header)) {
+                    // Of a queue pair that anybody sends to, one datagram at a time goes to the receive at hand.
+                    if (Frame.type(header) == Frame.DATAGRAM) {
+                        return;
+                    }
+                    Memory.copy(header, kept, Frame.SIZE);
+                    header = kept;
                 }
                 start += Frame.SIZE;
                 begin();

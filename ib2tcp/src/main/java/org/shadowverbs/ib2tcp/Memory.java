@@ -20,6 +20,9 @@ final class Memory {
     private static final ValueLayout.OfLong NETWORK_LONG =
             ValueLayout.JAVA_LONG_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
 
+    /** So many bytes are copied in less time than it takes to call what copies more. */
+    private static final int FEW = 64;
+
     private Memory() {
     }
 
@@ -49,6 +52,12 @@ final class Memory {
 
     static void i64(final long at, final long value) {
         ALL.set(ValueLayout.JAVA_LONG_UNALIGNED, at, value);
+    }
+
+    /** Two neighbours of 4 bytes each; at need not be aligned. */
+    static void pair(final long at, final int first, final int second) {
+        final boolean little = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
+        i64(at, (long) (little ? second : first) << 32 | (little ? first : second) & 0xffffffffL);
     }
 
     /** Network byte order. */
@@ -120,10 +129,22 @@ final class Memory {
      */
     static void copyWords(final long from, final long to, final long bytes, final long place) {
         final long head = Math.min(bytes, -place & 7);
-        if (head > 0) {
-            copy(from, to, head);
+        copyBytes(from, to, head);
+        long done = head;
+        if (bytes > FEW) {
+            copy(from + head, to + head, bytes - head);
+            return;
         }
-        copy(from + head, to + head, bytes - head);
+        for (; done + 8 <= bytes; done += 8) {
+            i64(to + done, i64(from + done));
+        }
+        copyBytes(from + done, to + done, bytes - done);
+    }
+
+    private static void copyBytes(final long from, final long to, final long bytes) {
+        for (long i = 0; i < bytes; i++) {
+            u8(to + i, u8(from + i));
+        }
     }
 
     static void zero(final long at, final long bytes) {

@@ -18,30 +18,70 @@ final class MemoryRegions {
     static final int ZERO_BASED = 32;
     private static final int TAG_BITS = 8;
 
-    /** Kinds of entries. */
-    private static final byte MEMORY = 0;
-    /** A null region: what is written to it is gone, and zeros are read. */
-    private static final byte NOTHING = 1;
-    private static final byte WINDOW_1 = 2;
-    private static final byte WINDOW_2 = 3;
+    /** A place of the table, with all that a look at it needs in one or two cache lines. */
+    private static final class Entry {
+        private final int place;
+        private int key;
+        private Kind kind;
+        private int access;
+        /** Of a region that has been given back, and of a window that is not bound: negative. */
+        private long length;
+        private long domain;
+        private long start;
+        private long address;
+        private Entry nextFree;
+        /** Of a bound window: its region. Of a region: how many windows are bound to it. */
+        private Entry region;
+        private int windows;
+        /** The queue pair that a window of type 2 is good for. */
+        private QueuePair owner;
+
+        private Entry(final int place) {
+            this.place = place;
+        }
+
+        private boolean isWindow() {
+            return kind == Kind.WINDOW_1 || kind == Kind.WINDOW_2;
+        }
+
+        private void enter(final Kind what, final long pd, final long at, final long bytes, final long from, final int flags) {
+            kind = what;
+            domain = pd;
+            address = at;
+            length = bytes;
+            start = from;
+            access = flags;
+        }
+
+        /** @return the address of that memory, or 0 when the key does not allow it */
+        private long find(final long pd, final long from, final long bytes, final int needed) {
+            if (domain != pd || (access & needed) != needed) {
+                return 0;
+            }
+            final long offset = from - start;
+            return offset < 0 || bytes > length - offset ? 0 : address + offset;
+        }
+
+        private void unbind() {
+            if (length >= 0) {
+                region.windows--;
+                length = -1;
+                owner = null;
+            }
+        }
+    }
+
+    private enum Kind {
+        MEMORY,
+        /** A null region: what is written to it is gone, and zeros are read. */
+        NOTHING, WINDOW_1, WINDOW_2
+    }
 
     private final Posix posix;
-    private int[] keys = new int[64];
-    private byte[] kind = new byte[64];
-    private int[] access = new int[64];
-    private long[] domain = new long[64];
-    private long[] start = new long[64];
-    private long[] length = new long[64];
-    private long[] address = new long[64];
-    private int[] nextFree = new int[64];
-    /** Of a bound window: the place of its region. Of a region: how many windows are bound to it. */
-    private int[] region = new int[64];
-    private int[] windows = new int[64];
-    /** The queue pair that a window of type 2 is good for. */
-    private QueuePair[] owner = new QueuePair[64];
-    private int firstFree;
     /** Place 0 is never used: key 0 is nobody's. */
+    private Entry[] table = new Entry[64];
     private int used = 1;
+    private Entry firstFree;
     private int windowCount;
     /** For null regions, while there are any: zeros, and behind them room for what is written. */
     private long nothing;
@@ -56,9 +96,9 @@ final class MemoryRegions {
      * @return the key
      */
     int add(final long pd, final long at, final long bytes, final long from, final int flags) {
-        final int place = place();
-        enter(place, MEMORY, pd, at, bytes, from, flags);
-        return keys[place];
+        final Entry entry = newEntry();
+        entry.enter(Kind.MEMORY, pd, at, bytes, from, flags);
+        return entry.key;
     }
 
     /** A null region. */
@@ -66,102 +106,71 @@ final class MemoryRegions {
         if (nothings++ == 0) {
             nothing = posix.allocate(2L * Frame.MAX_PAYLOAD);
         }
-        final int place = place();
-        enter(place, NOTHING, pd, 0, Long.MAX_VALUE, 0, LOCAL_WRITE);
-        return keys[place];
+        final Entry entry = newEntry();
+        entry.enter(Kind.NOTHING, pd, 0, Long.MAX_VALUE, 0, LOCAL_WRITE);
+        return entry.key;
     }
 
     /** A window that is not bound. */
     int addWindow(final long pd, final boolean type2) {
-        final int place = place();
-        enter(place, type2 ? WINDOW_2 : WINDOW_1, pd, 0, -1, 0, 0);
+        final Entry entry = newEntry();
+        entry.enter(type2 ? Kind.WINDOW_2 : Kind.WINDOW_1, pd, 0, -1, 0, 0);
         windowCount++;
-        return keys[place];
+        return entry.key;
     }
 
-    /** A place of the table, with its next key. */
-    private int place() {
-        final int place;
-        if (firstFree != 0) {
-            place = firstFree;
-            firstFree = nextFree[place];
+    /** A place of the table that is free, with its next key. */
+    private Entry newEntry() {
+        final Entry entry;
+        if (firstFree != null) {
+            entry = firstFree;
+            firstFree = entry.nextFree;
         } else {
             if (used == 1 << 32 - TAG_BITS) {
                 throw new DeviceException(Posix.ENOMEM, "register more memory regions");
             }
-            if (used == keys.length) {
-                grow();
+            if (used == table.length) {
+                table = Arrays.copyOf(table, used * 2);
             }
-            place = used++;
+            entry = new Entry(used);
+            table[used++] = entry;
         }
-        keys[place] = place << TAG_BITS | keys[place] + 1 & (1 << TAG_BITS) - 1;
-        return place;
-    }
-
-    private void grow() {
-        final int n = keys.length * 2;
-        keys = Arrays.copyOf(keys, n);
-        access = Arrays.copyOf(access, n);
-        domain = Arrays.copyOf(domain, n);
-        start = Arrays.copyOf(start, n);
-        length = Arrays.copyOf(length, n);
-        address = Arrays.copyOf(address, n);
-        nextFree = Arrays.copyOf(nextFree, n);
-        kind = Arrays.copyOf(kind, n);
-        region = Arrays.copyOf(region, n);
-        windows = Arrays.copyOf(windows, n);
-        owner = Arrays.copyOf(owner, n);
-    }
-
-    private void enter(final int place, final byte what, final long pd, final long at, final long bytes,
-            final long from, final int flags) {
-        kind[place] = what;
-        domain[place] = pd;
-        address[place] = at;
-        length[place] = bytes;
-        start[place] = from;
-        access[place] = flags;
+        entry.key = entry.place << TAG_BITS | entry.key + 1 & (1 << TAG_BITS) - 1;
+        return entry;
     }
 
     void remove(final int key) {
-        final int place = key >>> TAG_BITS;
-        if (windows[place] != 0) {
+        final Entry entry = table[key >>> TAG_BITS];
+        if (entry.windows != 0) {
             throw new DeviceException(Posix.EBUSY, "deregister memory that a window is bound to");
         }
-        if (kind[place] >= WINDOW_1) {
-            unbind(place);
+        if (entry.isWindow()) {
+            entry.unbind();
             windowCount--;
-        } else if (kind[place] == NOTHING && --nothings == 0) {
+        } else if (entry.kind == Kind.NOTHING && --nothings == 0) {
             posix.free(nothing);
         }
-        domain[place] = 0;
-        length[place] = -1;
-        nextFree[place] = firstFree;
-        firstFree = place;
+        entry.domain = 0;
+        entry.length = -1;
+        entry.nextFree = firstFree;
+        firstFree = entry;
     }
 
-    private boolean known(final int key) {
+    /** @return null: there is no such key */
+    private Entry known(final int key) {
         final int place = key >>> TAG_BITS;
-        return place != 0 && place < used && keys[place] == key && length[place] >= 0;
-    }
-
-    /** @return the address of that memory, or 0 when the key does not allow it */
-    private long find(final int place, final long pd, final long from, final long bytes, final int needed) {
-        if (domain[place] != pd || (access[place] & needed) != needed) {
-            return 0;
+        if (place == 0 || place >= used) {
+            return null;
         }
-        final long offset = from - start[place];
-        if (offset < 0 || bytes > length[place] - offset) {
-            return 0;
-        }
-        return address[place] + offset;
+        final Entry entry = table[place];
+        return entry.key == key && entry.length >= 0 ? entry : null;
     }
 
     /** Memory that a peer reads or writes through a queue pair; 0 when the key does not allow it. */
     long findRemote(final QueuePair qp, final int key, final long from, final long bytes, final int needed) {
-        final int place = key >>> TAG_BITS;
-        return !known(key) || kind[place] == NOTHING || kind[place] == WINDOW_2 && owner[place] != qp ? 0
-                : find(place, qp.remoteDomain, from, bytes, needed);
+        final Entry entry = known(key);
+        return entry == null || entry.kind == Kind.NOTHING || entry.kind == Kind.WINDOW_2 && entry.owner != qp ? 0
+                : entry.find(qp.remoteDomain, from, bytes, needed);
     }
 
     // ---- Windows ------------------------------------------------------------------------------------------------
@@ -175,45 +184,39 @@ final class MemoryRegions {
     boolean bind(final QueuePair qp, final int rkey, final int lkey, final long from, final long bytes,
             final int flags) {
         final int place = rkey >>> TAG_BITS;
-        if (place == 0 || place >= used || kind[place] < WINDOW_1 || domain[place] != qp.domain) {
+        if (place == 0 || place >= used || !table[place].isWindow() || table[place].domain != qp.domain) {
             return false;
         }
-        final boolean type2 = kind[place] == WINDOW_2;
-        if (type2 && (bytes == 0 || length[place] >= 0)) {
+        final Entry window = table[place];
+        final boolean type2 = window.kind == Kind.WINDOW_2;
+        if (type2 && (bytes == 0 || window.length >= 0)) {
             return false;
         }
-        final int behind = lkey >>> TAG_BITS;
+        final Entry behind = known(lkey);
         final boolean writes = (flags & (REMOTE_WRITE | REMOTE_ATOMIC)) != 0;
         long at = 0;
         if (bytes != 0) {
-            at = !known(lkey) || kind[behind] != MEMORY ? 0
-                    : find(behind, qp.domain, from, bytes, writes ? MW_BIND | LOCAL_WRITE : MW_BIND);
+            at = behind == null || behind.kind != Kind.MEMORY ? 0
+                    : behind.find(qp.domain, from, bytes, writes ? MW_BIND | LOCAL_WRITE : MW_BIND);
             if (at == 0) {
                 return false;
             }
         }
-        unbind(place);
-        keys[place] = rkey;
+        window.unbind();
+        window.key = rkey;
         if (bytes != 0) {
-            enter(place, kind[place], qp.domain, at, bytes, (flags & ZERO_BASED) != 0 ? 0 : from, flags);
-            region[place] = behind;
-            windows[behind]++;
-            owner[place] = type2 ? qp : null;
+            window.enter(window.kind, qp.domain, at, bytes, (flags & ZERO_BASED) != 0 ? 0 : from, flags);
+            window.region = behind;
+            behind.windows++;
+            window.owner = type2 ? qp : null;
         }
         return true;
     }
 
-    private void unbind(final int place) {
-        if (length[place] >= 0) {
-            windows[region[place]]--;
-            length[place] = -1;
-            owner[place] = null;
-        }
-    }
-
     /** Whether an rkey is that of a window of type 2 which is bound to the queue pair. */
     boolean invalidatable(final int rkey, final QueuePair qp) {
-        return known(rkey) && kind[rkey >>> TAG_BITS] == WINDOW_2 && owner[rkey >>> TAG_BITS] == qp;
+        final Entry entry = known(rkey);
+        return entry != null && entry.kind == Kind.WINDOW_2 && entry.owner == qp;
     }
 
     /** @return false: there is no such window */
@@ -221,15 +224,15 @@ final class MemoryRegions {
         if (!invalidatable(rkey, qp)) {
             return false;
         }
-        unbind(rkey >>> TAG_BITS);
+        table[rkey >>> TAG_BITS].unbind();
         return true;
     }
 
     /** A queue pair ends, and with it the windows that are bound to it. */
     void unbind(final QueuePair qp) {
         for (int place = 1; windowCount > 0 && place < used; place++) {
-            if (owner[place] == qp) {
-                unbind(place);
+            if (table[place].owner == qp) {
+                table[place].unbind();
             }
         }
     }
@@ -238,14 +241,14 @@ final class MemoryRegions {
 
     /** By an lkey: also of the preload library's own memory. */
     private long findLocal(final int key, final long pd, final long from, final long bytes, final int needed) {
-        final int place = key >>> TAG_BITS;
-        if (!known(key)) {
+        final Entry entry = known(key);
+        if (entry == null) {
             return key == shadowverbs_tcp_h.SV_TCP_LANDING_KEY() ? from : 0;
         }
-        if (kind[place] == NOTHING) {
-            return domain[place] != pd ? 0 : needed == 0 ? nothing : nothing + Frame.MAX_PAYLOAD;
+        if (entry.kind == Kind.NOTHING) {
+            return entry.domain != pd ? 0 : needed == 0 ? nothing : nothing + Frame.MAX_PAYLOAD;
         }
-        return kind[place] != MEMORY ? 0 : find(place, pd, from, bytes, needed);
+        return entry.kind != Kind.MEMORY ? 0 : entry.find(pd, from, bytes, needed);
     }
 
     /** Whether every entry of an SGE list may be used so. */
@@ -276,6 +279,16 @@ final class MemoryRegions {
      */
     boolean slice(final Vectors to, final long sges, final int count, final long pd, final int needed,
             final long from, final long bytes) {
+        return walk(to, 0, sges, count, pd, needed, from, bytes);
+    }
+
+    /** Copies bytes [from, from + bytes) of an SGE list, each aligned word of the application's at once. @return as slice */
+    boolean copy(final long to, final long sges, final int count, final long pd, final long from, final long bytes) {
+        return walk(null, to, sges, count, pd, 0, from, bytes);
+    }
+
+    private boolean walk(final Vectors to, final long copyTo, final long sges, final int count, final long pd, final int needed,
+            final long from, final long bytes) {
         long skip = from;
         long left = bytes;
         for (int i = 0; i < count && left > 0; i++) {
@@ -291,7 +304,11 @@ final class MemoryRegions {
             if (at == 0) {
                 return false;
             }
-            to.add(at, part);
+            if (to != null) {
+                to.add(at, part);
+            } else {
+                Memory.copyWords(at, copyTo + bytes - left, part, at);
+            }
             left -= part;
             skip = 0;
         }

@@ -139,9 +139,7 @@ final class Multicast {
         Memory.net64(outgoing + GROUP, prefix);
         Memory.net64(outgoing + GROUP + 8, id);
         qp.requester.datagram(outgoing + FRAME, request, ALL);
-        target.clear();
-        qp.requester.payload(target, request, payload);
-        target.copyTo(outgoing + HEADERS);
+        qp.requester.copyPayload(outgoing + HEADERS, request, payload);
         Memory.put(outgoing + MAC, code(outgoing, HEADERS + payload));
         final int err = way.send(channel(prefix, id), outgoing, HEADERS + payload);
         if (err != 0 && err != Posix.EAGAIN) {

@@ -146,7 +146,6 @@ final class ReliableRequester extends Requester {
             Frame.compareAdd(header, Memory.i64(request + Layouts.SEND_COMPARE));
             Frame.swap(header, Memory.i64(request + Layouts.SEND_SWAP));
         } else {
-            Frame.payload(header, part);
             Frame.offset(header, offset);
             qp.responder.acknowledgeWith(link, header);
         }

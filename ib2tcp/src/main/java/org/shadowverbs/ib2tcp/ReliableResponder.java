@@ -135,7 +135,8 @@ final class ReliableResponder extends Responder {
                 failReceive(CompletionQueue.LOC_LEN_ERR, Frame.INVALID_REQUEST);
                 return false;
             }
-            if (!writable()) {
+            // Of a message in one frame it is found out when its place is looked up.
+            if (Frame.payload(header) < length && !writable()) {
                 failReceive(CompletionQueue.LOC_PROT_ERR, Frame.OPERATION_ERROR);
                 return false;
             }

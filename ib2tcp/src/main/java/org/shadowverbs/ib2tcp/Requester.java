@@ -89,7 +89,7 @@ abstract class Requester extends Sender {
     final long frame(final Batch batch, final long request, final int type, final int part, final int attempt,
             final int destination, final int sequence) {
         final long header = batch.header();
-        start(header, request, type, attempt, destination, sequence);
+        start(header, request, type, part, attempt, destination, sequence);
         if (part > 0) {
             payload(batch, request, part);
         }
@@ -101,19 +101,18 @@ abstract class Requester extends Sender {
         if ((Memory.i32(request + Layouts.SEND_FLAGS) & FLAG_INLINE) != 0) {
             batch.addInline(request + Layouts.SEND_SIZE + offset, bytes);
         } else if (bytes <= Batch.TINY) {
-            payload(batch.pieces(), request, bytes);
-            batch.addPieces();
+            copyPayload(batch.append(bytes), request, bytes);
         } else {
             payload(batch.vectors(), request, bytes);
         }
     }
 
-    private void start(final long header, final long request, final int type, final int attempt, final int destination,
-            final int sequence) {
+    private void start(final long header, final long request, final int type, final int part, final int attempt,
+            final int destination, final int sequence) {
         final int opcode = Memory.i32(request + Layouts.SEND_OPCODE);
         final int flags = Memory.i32(request + Layouts.SEND_FLAGS);
-        Frame.start(header, type, opcode, attempt, destination, qp.number, sequence);
-        Frame.flags(header, (flags & FLAG_SOLICITED) != 0 ? Frame.SOLICITED : 0);
+        Frame.start(header, type, opcode, attempt, (flags & FLAG_SOLICITED) != 0 ? Frame.SOLICITED : 0, part, destination,
+                qp.number, sequence);
         Frame.length(header, Memory.i64(request + Layouts.SEND_LENGTH));
         if (opcode == Frame.SEND_INV) {
             Frame.rkey(header, Memory.i32(request + Layouts.SEND_IMM));
@@ -132,14 +131,24 @@ abstract class Requester extends Sender {
         }
     }
 
+    /** Copies the next bytes of a request's payload, of which its keys allow it. */
+    void copyPayload(final long to, final long request, final int bytes) {
+        if ((Memory.i32(request + Layouts.SEND_FLAGS) & FLAG_INLINE) != 0) {
+            Memory.copy(request + Layouts.SEND_SIZE + offset, to, bytes);
+        } else {
+            device.regions.copy(to, request + Layouts.SEND_SIZE, Memory.i32(request + Layouts.SEND_NUM_SGE), qp.domain, offset,
+                    bytes);
+        }
+    }
+
     /** Writes the header of a datagram. */
     final void datagram(final long header, final long request, final int destination) {
         final long swap = Memory.i64(request + Layouts.SEND_SWAP);
         final int qkey = (int) swap;
-        start(header, request, Frame.DATAGRAM, (int) (swap >>> 32), destination, 0);
+        start(header, request, Frame.DATAGRAM, (int) Memory.i64(request + Layouts.SEND_LENGTH), (int) (swap >>> 32), destination,
+                0);
         // A controlled Q_Key is the queue pair's own (IBTA volume 1, 10.2.4).
         Frame.rkey(header, qkey < 0 ? qp.qkey : qkey);
-        Frame.payload(header, (int) Memory.i64(request + Layouts.SEND_LENGTH));
     }
 
     /** Whether the keys of a request allow what it does on this side. */

@@ -193,7 +193,9 @@ final class TcpLink extends Link {
             }
             final Vectors vectors = batch.vectors();
             final long put = engine.posix.send(fd, vectors.start(), vectors.count());
-            if (put >= 0) {
+            if (put == vectors.bytes()) {
+                batch.clear();
+            } else if (put >= 0) {
                 vectors.advance(put);
             } else if (engine.posix.errno() == Posix.EAGAIN) {
                 blocked = true;
@@ -201,9 +203,6 @@ final class TcpLink extends Link {
                 return;
             } else if (engine.posix.errno() != Posix.EINTR) {
                 throw new ProtocolException("errno " + engine.posix.errno());
-            }
-            if (batch.isEmpty()) {
-                batch.clear();
             }
         }
         if (!idle()) {

@@ -88,10 +88,7 @@ final class UnreliableRequester extends Requester {
 
     private long copy(final long request, final int bytes) {
         final long copy = device.posix.allocate(bytes);
-        final Vectors pieces = link.batch.pieces();
-        super.payload(pieces, request, bytes);
-        pieces.copyTo(copy);
-        pieces.clear();
+        super.copyPayload(copy, request, bytes);
         return copy;
     }
 
@@ -108,6 +105,15 @@ final class UnreliableRequester extends Requester {
             super.payload(to, request, bytes);
         } else {
             to.add(copyOf(at), bytes);
+        }
+    }
+
+    @Override
+    void copyPayload(final long to, final long request, final int bytes) {
+        if (copyOf(at) == 0) {
+            super.copyPayload(to, request, bytes);
+        } else {
+            Memory.copy(copyOf(at), to, bytes);
         }
     }
 
@@ -185,7 +191,6 @@ final class UnreliableRequester extends Requester {
                 Frame.address(header, Memory.i64(request + Layouts.SEND_REMOTE));
                 Frame.rkey(header, Memory.i32(request + Layouts.SEND_RKEY));
             }
-            Frame.payload(header, part);
             Frame.offset(header, offset);
         }
         offset += part;

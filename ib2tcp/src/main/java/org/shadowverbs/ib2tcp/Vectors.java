@@ -89,15 +89,6 @@ final class Vectors {
         }
     }
 
-    /** Copies all that is left to an address. */
-    void copyTo(final long to) {
-        long at = to;
-        for (int i = 0; i < count(); i++) {
-            Memory.copy(address(i), at, length(i));
-            at += length(i);
-        }
-    }
-
     /** Copies what lies at an address into the first bytes that are left. */
     void fill(final long from, final long length) {
         long at = from;

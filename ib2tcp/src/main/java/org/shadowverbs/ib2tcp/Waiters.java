@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ib2tcp;
 
+import java.lang.invoke.VarHandle;
+
 /**
  * Threads of the application that sleep in a poll until something completes: {@code rest} in native/src/tcp_post.c. They
  * are woken once for all that was completed meanwhile.
@@ -31,6 +33,8 @@ final class Waiters {
             return;
         }
         completed = false;
+        // The index of a queue without a channel is stored without a fence.
+        VarHandle.fullFence();
         if (Memory.volatileGet(bell + Host.BELL_WAITING) != 0) {
             Memory.volatileSet(bell + Host.BELL_COMPLETIONS, ++count);
             posix.futexWake(bell + Host.BELL_COMPLETIONS);
