@@ -227,6 +227,7 @@ struct sv_srq {
 	struct ibv_srq v;
 	char zeros[SV_ZEROS];
 	uint32_t returned;		/* the stack of who polls; whoever posts takes all of it */
+	uint32_t last_taker;		/* index of the QP of the last completion that was polled; may be no more */
 	/* Of XRC. */
 	const struct sv_xrcd *xrcd;
 	struct sv_cq *cq;

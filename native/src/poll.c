@@ -8,35 +8,6 @@
 #include "shared.h"
 #include "strangers.h"
 
-/*
- * Of an SRQ: the wr_id says which receive it was, the number which QP has taken it. That may be no more; of XRC all its
- * completions have been taken before it ended, so an unknown one is of another process.
- */
-static __attribute__((noinline)) bool translate_shared(struct ibv_wc *wc)
-{
-	uint32_t slot = SV_ID_SLOT(wc->wr_id);
-	struct sv_srq *srq = sv_srq_at(SV_ID_INDEX(wc->wr_id));
-	struct sv_qp *qp;
-
-	if (!SV_ID_SAME_QUEUE(wc->wr_id, srq->id))
-		return false;
-	qp = sv_qp_by_number(srq->v.context, wc->qp_num);
-	wc->wr_id = srq->log[slot].recv.wr_id;
-	sv_shared_return(srq, slot);
-	if (unlikely(!qp)) {
-		if (srq->xrcd)
-			sv_stranger_brought(srq, wc);
-		return srq->xrcd;
-	}
-	wc->qp_num = qp->v.qp_num;
-	sv_translate_sender(qp, wc);
-	if (likely(wc->status == IBV_WC_SUCCESS)) {
-		qp->shared_received++;
-		sv_translate_invalidation(qp, wc);
-	}
-	return true;
-}
-
 /* A send that failed. */
 static SV_NOINLINE void note_failed(struct sv_qp *qp, uint32_t position)
 {
@@ -52,11 +23,59 @@ static SV_NOINLINE void note_unusual(struct sv_qp *qp, struct ibv_wc *wc)
 		sv_translate_invalidation(qp, wc);
 }
 
+/* Its QP is no more; of XRC all its completions have been taken before it ended, so that it is one of another process. */
+static SV_NOINLINE bool translate_stranger(struct sv_srq *srq, struct ibv_wc *wc)
+{
+	if (srq->xrcd)
+		sv_stranger_brought(srq, wc);
+	return srq->xrcd;
+}
+
+/*
+ * Which QP has taken a receive: mostly that which took the one before, whoever polled it. That is a guess, good if it is a
+ * QP of this SRQ with this number: of one that is gone, or whose place is another's now, one of the two has changed.
+ */
+static SV_ALWAYS_INLINE struct sv_qp *taker_of(struct sv_srq *srq, uint32_t real_num)
+{
+	struct sv_qp *qp = sv_qp_at(sv_load(&srq->last_taker));
+
+	if (unlikely(sv_load(&qp->real_num) != real_num || sv_load(&qp->srq) != srq)) {
+		qp = sv_qp_by_number(srq->v.context, real_num);
+		if (likely(qp))
+			sv_store(&srq->last_taker, sv_qp_index(qp));
+	}
+	return qp;
+}
+
+/* Of an SRQ: the wr_id says which receive it was, the number which QP has taken it. */
+static SV_ALWAYS_INLINE bool translate_shared(struct ibv_wc *wc, struct sv_thread *self)
+{
+	uint64_t id = wc->wr_id;
+	uint32_t slot = SV_ID_SLOT(id);
+	struct sv_srq *srq = sv_srq_at(SV_ID_INDEX(id));
+	struct sv_qp *qp;
+
+	if (unlikely(!SV_ID_SAME_QUEUE(id, srq->id)))
+		return false;
+	qp = taker_of(srq, wc->qp_num);
+	wc->wr_id = srq->log[slot].recv.wr_id;
+	sv_shared_return_polled(srq, slot, self);
+	if (unlikely(!qp))
+		return translate_stranger(srq, wc);
+	wc->qp_num = qp->v.qp_num;
+	sv_translate_sender(qp, wc);
+	if (likely(wc->status == IBV_WC_SUCCESS)) {
+		qp->shared_received++;
+		sv_translate_invalidation(qp, wc);
+	}
+	return true;
+}
+
 /*
  * Makes a completion of the real queue the application's. False when it is none of its own: its queue was reset, bound
  * anew or destroyed since the request was posted, or the request was ours.
  */
-static SV_ALWAYS_INLINE bool translate(struct ibv_wc *wc)
+static SV_ALWAYS_INLINE bool translate(struct ibv_wc *wc, struct sv_thread *self)
 {
 	uint64_t id = wc->wr_id;
 	uint32_t slot = SV_ID_SLOT(id);
@@ -75,6 +94,8 @@ static SV_ALWAYS_INLINE bool translate(struct ibv_wc *wc)
 		sv_store_release(&sq->credit, position + 1);
 		return true;
 	}
+	if (SV_ID_KIND(id) == SV_ID_SRQ_RECV)
+		return translate_shared(wc, self);
 	if (likely(SV_ID_SAME_QUEUE(id, qp->rq.id))) {
 		struct sv_recv_queue *rq = &qp->rq;
 
@@ -86,7 +107,7 @@ static SV_ALWAYS_INLINE bool translate(struct ibv_wc *wc)
 		sv_store_release(&rq->credit, sv_position_of(rq->credit, rq->base, rq->mask, slot) + 1);
 		return true;
 	}
-	return SV_ID_KIND(id) == SV_ID_SRQ_RECV && translate_shared(wc);
+	return false;
 }
 
 /* Hands out kept completions. *held: the next one is an error whose cause is not known until the gate opens. */
@@ -132,7 +153,7 @@ static SV_NOINLINE bool keep_from(struct sv_cq *cq, const struct ibv_wc *wc, int
 }
 
 /* Returns how many of wc[0 .. count) are the application's, moved to the front. */
-static SV_NOINLINE int translate_carefully(struct sv_cq *cq, struct ibv_wc *wc, int count)
+static SV_NOINLINE int translate_carefully(struct sv_cq *cq, struct ibv_wc *wc, int count, struct sv_thread *self)
 {
 	int given = 0;
 
@@ -142,7 +163,7 @@ static SV_NOINLINE int translate_carefully(struct sv_cq *cq, struct ibv_wc *wc, 
 			break;
 		if (given != i)
 			wc[given] = wc[i];
-		if (translate(&wc[given]))
+		if (translate(&wc[given], self))
 			given++;
 		else
 			sv_keep_own(&wc[given]);
@@ -151,7 +172,7 @@ static SV_NOINLINE int translate_carefully(struct sv_cq *cq, struct ibv_wc *wc, 
 }
 
 /* Everything but the plain case: kept completions, dropped ones, errors while a checkpoint is announced. */
-static SV_NOINLINE int poll_carefully(struct sv_cq *cq, int count, struct ibv_wc *wc)
+static SV_NOINLINE int poll_carefully(struct sv_cq *cq, int count, struct ibv_wc *wc, struct sv_thread *self)
 {
 	int given = 0, got;
 
@@ -169,7 +190,7 @@ static SV_NOINLINE int poll_carefully(struct sv_cq *cq, int count, struct ibv_wc
 			return given ? given : got;
 		if (!got)
 			return given;
-		given += translate_carefully(cq, wc + given, got);
+		given += translate_carefully(cq, wc + given, got, self);
 		if (given && !sv_kept_any(cq))
 			return given;
 	}
@@ -187,9 +208,9 @@ int sv_poll_one(struct sv_cq *cq, struct sv_thread *self)
 			got = likely(!cq->extras_wanted) ? cq->poll(cq->real, 1, wc) : sv_take_with_extras(cq, wc);
 			if (got <= 0)
 				return got;
-			if (likely(wc->status == IBV_WC_SUCCESS) && likely(translate(wc)))
+			if (likely(wc->status == IBV_WC_SUCCESS) && likely(translate(wc, self)))
 				return 1;
-			if (translate_carefully(cq, wc, 1))
+			if (translate_carefully(cq, wc, 1, self))
 				return 1;
 			/* It was none of the application's, or it is held back. */
 			if (sv_kept_any(cq))
@@ -219,16 +240,16 @@ int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc)
 			given = got;
 			goto out;
 		}
-		while (given < got && likely(wc[given].status == IBV_WC_SUCCESS) && likely(translate(&wc[given])))
+		while (given < got && likely(wc[given].status == IBV_WC_SUCCESS) && likely(translate(&wc[given], self)))
 			given++;
 		if (likely(given == got))
 			goto out;
 		/* One is an error or not the application's. */
-		given += translate_carefully(cq, wc + given, got - given);
+		given += translate_carefully(cq, wc + given, got - given, self);
 		if (given)
 			goto out;
 	}
-	while ((given = poll_carefully(cq, count, wc)) == -EAGAIN) {
+	while ((given = poll_carefully(cq, count, wc, self)) == -EAGAIN) {
 		sv_lock_drop(&cq->lock);
 		sv_gate_await_resume(self);
 		sv_lock_take(&cq->lock, self, SV_HELD_CQ);

@@ -33,8 +33,11 @@ int sv_qp_numbers_add(struct sv_qp *qp, uint32_t real_num)
 	pthread_mutex_lock(&change);
 	place = place_of(sv_context_of(qp->v.context), real_num);
 	if (place) {
+		/* One whose real QP is gone, and which is about to be removed. */
+		if (*place)
+			sv_store(&sv_qp_at(*place - 1)->real_num, 0);
 		sv_store_release(place, sv_qp_index(qp) + 1);
-		qp->real_num = real_num;
+		sv_store(&qp->real_num, real_num);
 	}
 	pthread_mutex_unlock(&change);
 	return place ? 0 : ENOMEM;
@@ -51,7 +54,7 @@ void sv_qp_numbers_remove(struct sv_qp *qp)
 	/* The device may have given the number to another QP already. */
 	if (place && *place == sv_qp_index(qp) + 1)
 		sv_store_release(place, 0);
-	qp->real_num = 0;
+	sv_store(&qp->real_num, 0);
 	pthread_mutex_unlock(&change);
 }
 

@@ -58,6 +58,21 @@ static inline void sv_shared_return(struct sv_srq *srq, uint32_t slot)
 	} while (!__atomic_compare_exchange_n(&srq->returned, &top, slot + 1, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED));
 }
 
+/*
+ * The same by a thread that is in a verb and polls. If it posts to the SRQ, too, and nobody else does, the queue's lock is
+ * its own, and it costs no atomic operation. It waits for nothing, so the order of the locks does not matter, and it
+ * crosses the lock out again, for its verb goes on with others.
+ */
+static SV_ALWAYS_INLINE void sv_shared_return_polled(struct sv_srq *srq, uint32_t slot, struct sv_thread *self)
+{
+	if (likely(sv_lock_try_owned(&srq->lock, self, SV_HELD_RECV))) {
+		sv_unlog_shared(srq, slot);
+		sv_store_release(&self->held[SV_HELD_RECV], NULL);
+	} else {
+		sv_shared_return(srq, slot);
+	}
+}
+
 static SV_ALWAYS_INLINE void sv_build_shared(const struct sv_srq *srq, uint32_t slot, struct ibv_recv_wr *real,
 					     struct ibv_sge *sges)
 {

@@ -108,6 +108,21 @@ void sv_lock_take_slow(struct sv_lock *lock, struct sv_thread *self, enum sv_hel
 /* One turn of the wait for a lock that will be free in a moment. */
 void sv_spin_turn(unsigned tries);
 
+/*
+ * Inside the gate, in any order: takes the lock if it belongs to the calling thread, and else changes nothing. Whoever
+ * goes on to other locks in the same verb crosses this one out of held.
+ */
+static inline bool sv_lock_try_owned(struct sv_lock *lock, struct sv_thread *self, enum sv_held held)
+{
+	if (unlikely(sv_load(&lock->bias) != self->id))
+		return false;
+	sv_store_fenced(&self->held[held], lock);
+	if (likely(sv_load_fenced(&lock->bias) == self->id))
+		return true;
+	sv_store_release(&self->held[held], NULL);
+	return false;
+}
+
 /* Inside the gate. */
 static inline void sv_lock_take(struct sv_lock *lock, struct sv_thread *self, enum sv_held held)
 {

@@ -73,7 +73,8 @@ struct mock_ah {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t next_qp_num = 0x100, next_key = 0x1000, next_window = 0x500000, next_srq_number = 0x700;
+uint32_t mock_next_qp_num = 0x100;
+static uint32_t next_key = 0x1000, next_window = 0x500000, next_srq_number = 0x700;
 static struct ibv_device device = { .node_type = IBV_NODE_CA, .name = "mock0", .dev_name = "mock-uverbs0" };
 
 #define OBJECT(p, kind, constant)                                                               \
@@ -812,7 +813,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *v, struct ibv_qp_init_attr *attr)
 	qp->v.srq = attr->srq;
 	if (attr->srq)
 		OBJECT(attr->srq, mock_srq, SRQ_MAGIC)->users++;
-	qp->v.qp_num = next_qp_num++;
+	qp->v.qp_num = mock_next_qp_num++;
 	qp->v.qp_type = attr->qp_type;
 	qp->signal_all = attr->sq_sig_all;
 	return &qp->v;
@@ -889,7 +890,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *v, struct ibv_qp_init_att
 	OBJECT(attr->xrcd, mock_xrcd, XRCD_MAGIC);
 	qp->v.context = v;
 	qp->v.qp_context = attr->qp_context;
-	qp->v.qp_num = next_qp_num++;
+	qp->v.qp_num = mock_next_qp_num++;
 	qp->v.qp_type = attr->qp_type;
 	return &qp->v;
 }

@@ -101,6 +101,8 @@ extern bool mock_completes_at_once;
 extern unsigned mock_hold;
 /* Set: the device must not be used, for the gate is closed. */
 extern unsigned mock_forbidden;
+/* Of the next QP; those after it count up. */
+extern uint32_t mock_next_qp_num;
 /* Objects not yet destroyed. */
 extern int mock_objects;
 

@@ -352,6 +352,94 @@ static void several_threads(void)
 	close_shared(s);
 }
 
+struct worker {
+	struct shared *s;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	pthread_mutex_t *order;		/* of what is posted and what the device calls it */
+	unsigned *posted;
+};
+
+static void *post_and_poll(void *argument)
+{
+	struct worker *w = argument;
+	unsigned taken = 0, seen = 0;
+
+	while (seen < MESSAGES / 2) {
+		struct ibv_wc wc;
+
+		pthread_mutex_lock(w->order);
+		if (taken < MESSAGES / 2 && !post(w->s, taken)) {
+			mock_complete_shared(mock_srq(w->s->srq), (*w->posted)++, mock_qp(w->qp), IBV_WC_SUCCESS, 1);
+			taken++;
+		}
+		pthread_mutex_unlock(w->order);
+		if (ibv_poll_cq(w->cq, 1, &wc) == 1) {
+			CHECK_EQUAL(wc.qp_num, w->qp->qp_num);
+			seen++;
+		}
+	}
+	return NULL;
+}
+
+/* The places that one thread brings back while another takes the queue's lock over are neither lost nor doubled. */
+static void two_threads_post_and_poll(void)
+{
+	for (int round = 0; round < 5; round++) {
+		struct shared *s = open_shared();
+		struct ibv_cq *other = ibv_create_cq(s->f->context, 1000, NULL, NULL, 0);
+		struct ibv_qp_init_attr init = { .send_cq = other, .recv_cq = other, .srq = s->srq,
+						 .cap = { 4, 0, 1, 0, 0 }, .qp_type = IBV_QPT_RC };
+		struct ibv_qp *qp = ibv_create_qp(s->f->pd, &init);
+		pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER;
+		unsigned posted = 0;
+		struct worker here = { s, s->f->cq, s->qps[0], &order, &posted }, there = { s, other, qp, &order, &posted };
+		pthread_t thread;
+
+		CHECK(qp);
+		CHECK_EQUAL(pthread_create(&thread, NULL, post_and_poll, &there), 0);
+		post_and_poll(&here);
+		pthread_join(thread, NULL);
+		CHECK_EQUAL(srq_bookmark(s).receives, 0);
+		for (int i = 0; i < RECEIVES; i++)
+			CHECK_EQUAL(post(s, i), 0);
+		CHECK_EQUAL(post(s, 99), ENOMEM);
+		CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+		CHECK_EQUAL(ibv_destroy_cq(other), 0);
+		close_shared(s);
+	}
+}
+
+/* The device gives the number of a QP that it has destroyed to another one before ours has been removed. */
+static void number_given_again(void)
+{
+	struct shared *s = open_shared();
+	struct ibv_qp_init_attr init = { .send_cq = s->f->cq, .recv_cq = s->f->cq, .srq = s->srq,
+					 .cap = { 4, 0, 1, 0, 0 }, .qp_type = IBV_QPT_RC };
+	struct ibv_qp *qp;
+
+	for (int i = 0; i < 3; i++)
+		CHECK_EQUAL(post(s, i), 0);
+	complete(s, 0, 0);
+	CHECK_EQUAL(expect(s->f->cq, 0, IBV_WC_SUCCESS).qp_num, s->qps[0]->qp_num);
+	mock_next_qp_num = mock_qp(s->qps[0])->v.qp_num;
+	qp = ibv_create_qp(s->f->pd, &init);
+	CHECK(qp);
+	mock_next_qp_num = 0x10000;
+	for (int i = 1; i < 3; i++) {
+		mock_complete_shared(mock_srq(s->srq), i, mock_qp(qp), IBV_WC_SUCCESS, 1);
+		expect(s->f->cq, i, IBV_WC_SUCCESS);
+		if (s->qps[0])
+			CHECK_EQUAL(ibv_destroy_qp(s->qps[0]), 0);
+		s->qps[0] = NULL;
+	}
+	close_gate();
+	CHECK_EQUAL(bookmark(qp).received, 2);
+	sv_gate_open();
+	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+	close_shared(s);
+}
+
 static int resize(struct shared *s, uint32_t max_wr)
 {
 	struct ibv_srq_attr attr = { .max_wr = max_wr };
@@ -420,6 +508,8 @@ int main(void)
 	RUN(destroyed_qp_gives_room_back);
 	RUN(held_errors);
 	RUN(several_threads);
+	RUN(two_threads_post_and_poll);
+	RUN(number_given_again);
 	RUN(resized);
 	return 0;
 }
