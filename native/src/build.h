@@ -83,6 +83,7 @@ static SV_ALWAYS_INLINE void sv_copy_sge(struct ibv_sge *to, const struct ibv_sg
  * out of the log when it is replayed.
  */
 struct sv_request_fields {
+	struct sv_sent_entry *entry;
 	uint64_t remote_addr;
 	uint32_t slot;
 	uint32_t opcode;
@@ -92,9 +93,19 @@ struct sv_request_fields {
 	uint32_t rkey;
 };
 
+/*
+ * Most requests have at most one SGE, and are neither atomics nor changes of windows. What logs and builds them is told so
+ * by a constant, `simple`, and asks for none of these again.
+ */
+static SV_ALWAYS_INLINE bool sv_is_simple(const struct ibv_send_wr *wr)
+{
+	return likely(wr->opcode < 32 && sv_opcode_in(wr->opcode, SV_OPCODES & ~SV_OPCODES_ATOMIC)) &&
+	       likely(wr->num_sge <= 1);
+}
+
 /* Appends a request to the send log. Returns 0 or an errno value; then nothing has changed. */
 static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ibv_send_wr *wr,
-					       struct sv_request_fields *fields, uint32_t max_wr)
+					       struct sv_request_fields *fields, uint32_t max_wr, const bool simple)
 {
 	struct sv_send_queue *sq = &qp->sq;
 	uint32_t position = sq->posted, credit = sv_load_acquire(&sq->credit), base = sq->base;
@@ -105,7 +116,7 @@ static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ib
 
 	if (unlikely(position - credit >= max_wr))
 		return sv_no_room(qp);
-	if (unlikely(opcode > 31 || !sv_opcode_in(opcode, SV_OPCODES))) {
+	if (!simple && unlikely(opcode > 31 || !sv_opcode_in(opcode, SV_OPCODES))) {
 		/* A copy: what a function is given the address of is in memory on every path. */
 		struct sv_request_fields window;
 		int err = sv_log_window(qp, wr, &window);
@@ -129,7 +140,7 @@ static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ib
 	}
 	entry->wr_id = wr->wr_id;
 	entry->remote_addr = remote_addr;
-	if (unlikely(sv_opcode_in(opcode, SV_OPCODES_ATOMIC))) {
+	if (!simple && unlikely(sv_opcode_in(opcode, SV_OPCODES_ATOMIC))) {
 		entry->compare_add = wr->wr.atomic.compare_add;
 		entry->swap = wr->wr.atomic.swap;
 		rkey = wr->wr.atomic.rkey;
@@ -145,21 +156,22 @@ static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ib
 	sq->consumers += consumer;
 	entry->ordinal = -consumer & (uint32_t)sq->consumers;
 	sq->posted++;
-	*fields = (struct sv_request_fields){ remote_addr, slot, opcode, flags, num_sge, imm, rkey };
+	*fields = (struct sv_request_fields){ entry, remote_addr, slot, opcode, flags, num_sge, imm, rkey };
 	return 0;
 }
 
 static SV_ALWAYS_INLINE int sv_log_send(struct sv_qp *qp, const struct ibv_send_wr *wr,
-					struct sv_request_fields *fields)
+					struct sv_request_fields *fields, const bool simple)
 {
-	return sv_log_send_within(qp, wr, fields, qp->sq.max_wr);
+	return sv_log_send_within(qp, wr, fields, qp->sq.max_wr, simple);
 }
 
 static inline struct sv_request_fields sv_logged_fields(const struct sv_qp *qp, uint64_t position)
 {
-	const struct sv_sent_entry *entry = sv_send_entry(qp, position);
+	struct sv_sent_entry *entry = sv_send_entry(qp, position);
 
 	return (struct sv_request_fields){
+		.entry = entry,
 		.remote_addr = entry->remote_addr,
 		.slot = ((uint32_t)position - qp->sq.base) & qp->sq.mask,
 		.opcode = entry->opcode,
@@ -181,26 +193,34 @@ static inline void sv_unlog_send(struct sv_qp *qp, uint32_t count)
 	}
 }
 
+static SV_ALWAYS_INLINE void sv_translate_sge(const struct sv_context *context, const struct ibv_sge *from,
+					      struct ibv_sge *to)
+{
+	to->addr = from->addr;
+	to->length = from->length;
+	to->lkey = sv_key_real(context->lkeys, from->lkey);
+}
+
 static SV_ALWAYS_INLINE void sv_translate_sges(const struct sv_context *context, const struct ibv_sge *from,
 					       struct ibv_sge *to, int count)
 {
-	for (int i = 0; i < count; i++) {
-		to[i].addr = from[i].addr;
-		to[i].length = from[i].length;
-		to[i].lkey = sv_key_real(context->lkeys, from[i].lkey);
-	}
+	for (int i = 0; i < count; i++)
+		sv_translate_sge(context, &from[i], &to[i]);
 }
 
 /* The keys of a request that is built otherwise. After a restart, that is every request. */
 static SV_ALWAYS_INLINE void sv_translate_send(const struct sv_qp *qp, const struct sv_context *context,
 					       const struct sv_request_fields *fields, struct ibv_send_wr *real,
-					       struct ibv_sge *sges)
+					       struct ibv_sge *sges, const bool simple)
 {
 	if (likely(!(fields->flags & IBV_SEND_INLINE))) {
-		sv_translate_sges(context, real->sg_list, sges, real->num_sge);
+		if (!simple)
+			sv_translate_sges(context, real->sg_list, sges, real->num_sge);
+		else if (likely(fields->num_sge))
+			sv_translate_sge(context, real->sg_list, sges);
 		real->sg_list = sges;
 	}
-	if (unlikely(sv_opcode_in(fields->opcode, SV_OPCODES_ATOMIC)))
+	if (!simple && unlikely(sv_opcode_in(fields->opcode, SV_OPCODES_ATOMIC)))
 		real->wr.atomic.rkey = sv_key_real(qp->rkeys, fields->rkey);
 	else if (sv_opcode_in(fields->opcode, SV_OPCODES_RKEY))
 		real->wr.rdma.rkey = sv_key_real(qp->rkeys, fields->rkey);
@@ -210,20 +230,20 @@ static SV_ALWAYS_INLINE void sv_translate_send(const struct sv_qp *qp, const str
 
 /* Fills `real` from a logged request. `sges` has room for its SGEs, should their keys need translation. */
 static SV_ALWAYS_INLINE void sv_build_send(const struct sv_qp *qp, const struct sv_request_fields *fields,
-					   struct ibv_send_wr *real, struct ibv_sge *sges)
+					   struct ibv_send_wr *real, struct ibv_sge *sges, const bool simple)
 {
 	const struct sv_send_queue *sq = &qp->sq;
-	struct sv_sent_entry *entry = sv_send_slot(qp, fields->slot);
+	struct sv_sent_entry *entry = fields->entry;
 
 	real->wr_id = sq->id | fields->slot;
 	real->next = NULL;
-	real->sg_list = unlikely(fields->num_sge > 1) ? (struct ibv_sge *)(uintptr_t)entry->sge.addr : &entry->sge;
+	real->sg_list = !simple && unlikely(fields->num_sge > 1) ? (struct ibv_sge *)(uintptr_t)entry->sge.addr : &entry->sge;
 	real->num_sge = fields->num_sge;
 	real->opcode = fields->opcode;
 	real->send_flags = fields->flags;
 	real->imm_data = fields->imm;
 	real->wr.rdma.remote_addr = fields->remote_addr;
-	if (unlikely(sv_opcode_in(fields->opcode, SV_OPCODES_ATOMIC | SV_OPCODES_WINDOW))) {
+	if (!simple && unlikely(sv_opcode_in(fields->opcode, SV_OPCODES_ATOMIC | SV_OPCODES_WINDOW))) {
 		if (sv_opcode_in(fields->opcode, SV_OPCODES_WINDOW)) {
 			struct sv_request_fields window = *fields;
 
@@ -237,7 +257,18 @@ static SV_ALWAYS_INLINE void sv_build_send(const struct sv_qp *qp, const struct 
 		real->wr.rdma.rkey = fields->rkey;
 	}
 	if (sv_context_of(qp->v.context)->translate)
-		sv_translate_send(qp, sv_context_of(qp->v.context), fields, real, sges);
+		sv_translate_send(qp, sv_context_of(qp->v.context), fields, real, sges, simple);
+}
+
+/* The same of a simple request that is memory of ours, as is the SGE that it names: it becomes the real one itself. */
+static SV_ALWAYS_INLINE void sv_build_send_in_place(const struct sv_qp *qp, const struct sv_request_fields *fields,
+						    struct ibv_send_wr *wr)
+{
+	wr->wr_id = qp->sq.id | fields->slot;
+	wr->next = NULL;
+	wr->num_sge = fields->num_sge;
+	if (sv_context_of(qp->v.context)->translate)
+		sv_translate_send(qp, sv_context_of(qp->v.context), fields, wr, wr->sg_list, true);
 }
 
 /* Posts one request that is logged and built; one that the real queue refuses is taken off the log again. */
@@ -285,24 +316,28 @@ static inline struct ibv_sge *sv_recv_sges(struct sv_recv_entry *entry)
 }
 
 static SV_ALWAYS_INLINE void sv_build_receive(const struct sv_context *context, struct sv_recv_entry *entry,
-					      uint64_t wr_id, struct ibv_recv_wr *real, struct ibv_sge *sges)
+					      uint64_t wr_id, struct ibv_recv_wr *real, struct ibv_sge *sges,
+					      const bool simple)
 {
 	real->wr_id = wr_id;
 	real->next = NULL;
-	real->sg_list = sv_recv_sges(entry);
+	real->sg_list = simple ? &entry->sge : sv_recv_sges(entry);
 	real->num_sge = entry->num_sge;
 	if (context->translate) {
-		sv_translate_sges(context, real->sg_list, sges, real->num_sge);
+		if (!simple)
+			sv_translate_sges(context, real->sg_list, sges, real->num_sge);
+		else if (likely(real->num_sge))
+			sv_translate_sge(context, &entry->sge, sges);
 		real->sg_list = sges;
 	}
 }
 
 static SV_ALWAYS_INLINE void sv_build_recv(const struct sv_qp *qp, uint64_t position, struct ibv_recv_wr *real,
-					   struct ibv_sge *sges)
+					   struct ibv_sge *sges, const bool simple)
 {
 	struct sv_recv_entry *entry = sv_recv_entry(qp, position);
 
-	sv_build_receive(sv_context_of(qp->v.context), entry, qp->rq.id | (entry - qp->rq.log), real, sges);
+	sv_build_receive(sv_context_of(qp->v.context), entry, qp->rq.id | (entry - qp->rq.log), real, sges, simple);
 }
 
 #endif

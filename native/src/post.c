@@ -19,9 +19,9 @@ static SV_NOINLINE int send_chain(struct sv_qp *qp, struct ibv_send_wr *wr, stru
 	while (wr && !err) {
 		uint32_t count = 0, done;
 
-		while (wr && count < SV_BATCH && !(err = sv_log_send(qp, wr, &fields))) {
+		while (wr && count < SV_BATCH && !(err = sv_log_send(qp, wr, &fields, false))) {
 			sv_build_send(qp, &fields, &real[count],
-				      wr->num_sge > 1 ? qp->send_scratch + count * qp->cap.max_send_sge : &one[count]);
+				      wr->num_sge > 1 ? qp->send_scratch + count * qp->cap.max_send_sge : &one[count], false);
 			if (count)
 				real[count - 1].next = &real[count];
 			from[count++] = wr;
@@ -46,29 +46,41 @@ static SV_NOINLINE int send_chain(struct sv_qp *qp, struct ibv_send_wr *wr, stru
 	return err;
 }
 
-static SV_ALWAYS_INLINE int post_send_locked(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+/* One request with at most one SGE. */
+static SV_ALWAYS_INLINE int send_one(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad, const bool simple)
 {
 	struct sv_request_fields fields;
 	struct ibv_send_wr real;
 	struct ibv_sge one;
 	int err;
 
-	if (unlikely(!wr || wr->next || wr->num_sge > 1))
-		return send_chain(qp, wr, bad);
-	err = sv_log_send(qp, wr, &fields);
+	err = sv_log_send(qp, wr, &fields, simple);
 	if (likely(!err)) {
-		sv_build_send(qp, &fields, &real, &one);
+		sv_build_send(qp, &fields, &real, &one, simple);
 		err = sv_post_built(qp, &real);
 	}
 	if (unlikely(err)) {
 		if (likely(sv_is_datagram(qp)))
-			err = sv_post_datagram(qp, wr, &real, &one);
+			err = sv_post_datagram(qp, wr, &real, &one, simple);
 		else if (sv_names_target(qp))
 			return sv_post_to_target(qp, wr, bad);
 		if (unlikely(err))
 			*bad = wr;
 	}
 	return err;
+}
+
+/* An atomic, or a change of a window. */
+static __attribute__((noinline)) int send_other(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	return send_one(qp, wr, bad, false);
+}
+
+static SV_ALWAYS_INLINE int post_send_locked(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	if (unlikely(!wr || wr->next || wr->num_sge > 1))
+		return send_chain(qp, wr, bad);
+	return likely(sv_is_simple(wr)) ? send_one(qp, wr, bad, true) : send_other(qp, wr, bad);
 }
 
 int sv_post_send_locked(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -113,7 +125,7 @@ static SV_NOINLINE int recv_chain(struct sv_qp *qp, struct ibv_recv_wr *wr, stru
 
 		while (wr && count < SV_BATCH && !(err = sv_log_recv(qp, wr))) {
 			sv_build_recv(qp, qp->rq.posted - 1, &real[count],
-				      wr->num_sge > 1 ? qp->recv_scratch + count * qp->cap.max_recv_sge : &one[count]);
+				      wr->num_sge > 1 ? qp->recv_scratch + count * qp->cap.max_recv_sge : &one[count], false);
 			if (count)
 				real[count - 1].next = &real[count];
 			from[count++] = wr;
@@ -151,7 +163,7 @@ int sv_post_recv(struct ibv_qp *vqp, struct ibv_recv_wr *wr, struct ibv_recv_wr 
 	} else {
 		err = sv_log_recv(qp, wr);
 		if (likely(!err)) {
-			sv_build_recv(qp, qp->rq.posted - 1, &real, &one);
+			sv_build_recv(qp, qp->rq.posted - 1, &real, &one, true);
 			err = sv_context_of(qp->v.context)->post_recv(qp->rq.real, &real, &real_bad);
 			if (unlikely(err))
 				qp->rq.posted--;

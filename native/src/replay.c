@@ -16,7 +16,7 @@ int sv_qp_replay_receives(struct ibv_qp *vqp, uint64_t *position)
 		int err;
 
 		sv_build_recv(qp, *position, &real,
-			      sv_recv_entry(qp, *position)->num_sge > 1 ? qp->recv_scratch : &one);
+			      sv_recv_entry(qp, *position)->num_sge > 1 ? qp->recv_scratch : &one, false);
 		err = context->post_recv(qp->rq.real, &real, &bad);
 		if (err)
 			return err;
@@ -42,7 +42,7 @@ int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position)
 				return err;
 			continue;
 		}
-		sv_build_send(qp, &fields, &real, fields.num_sge > 1 ? qp->send_scratch : &one);
+		sv_build_send(qp, &fields, &real, fields.num_sge > 1 ? qp->send_scratch : &one, false);
 		if (sv_names_target(qp))
 			sv_aim(qp, fields.slot, &real);
 		err = context->post_send(qp->sq.real, &real, &bad);

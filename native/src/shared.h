@@ -74,9 +74,9 @@ static SV_ALWAYS_INLINE void sv_shared_return_polled(struct sv_srq *srq, uint32_
 }
 
 static SV_ALWAYS_INLINE void sv_build_shared(const struct sv_srq *srq, uint32_t slot, struct ibv_recv_wr *real,
-					     struct ibv_sge *sges)
+					     struct ibv_sge *sges, const bool simple)
 {
-	sv_build_receive(sv_context_of(srq->v.context), &srq->log[slot].recv, srq->id | slot, real, sges);
+	sv_build_receive(sv_context_of(srq->v.context), &srq->log[slot].recv, srq->id | slot, real, sges, simple);
 }
 
 #endif

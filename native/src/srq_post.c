@@ -29,7 +29,7 @@ static SV_NOINLINE int chain(struct sv_srq *srq, struct ibv_recv_wr *wr, struct 
 				continue;
 			}
 			sv_build_shared(srq, slots[count], &real[count],
-					wr->num_sge > 1 ? srq->scratch + count * srq->max_sge : &one[count]);
+					wr->num_sge > 1 ? srq->scratch + count * srq->max_sge : &one[count], false);
 			if (count)
 				real[count - 1].next = &real[count];
 			from[count++] = wr;
@@ -69,7 +69,7 @@ int sv_post_srq_recv(struct ibv_srq *vsrq, struct ibv_recv_wr *wr, struct ibv_re
 	} else {
 		err = sv_log_shared(srq, wr, &slot);
 		if (likely(!err)) {
-			sv_build_shared(srq, slot, &real, &one);
+			sv_build_shared(srq, slot, &real, &one, true);
 			err = sv_context_of(vsrq->context)->post_srq_recv(srq->real, &real, &real_bad);
 			if (unlikely(err))
 				sv_unlog_shared(srq, slot);
@@ -116,7 +116,7 @@ int sv_srq_replay(struct ibv_srq *vsrq, uint64_t *position)
 		struct ibv_recv_wr real, *bad;
 		struct ibv_sge one;
 
-		sv_build_shared(srq, slot, &real, srq->log[slot].recv.num_sge > 1 ? srq->scratch : &one);
+		sv_build_shared(srq, slot, &real, srq->log[slot].recv.num_sge > 1 ? srq->scratch : &one, false);
 		err = context->post_srq_recv(srq->real, &real, &bad);
 	}
 	sv_block_free(left, size);

@@ -20,11 +20,11 @@ static int post_to_srq(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_sge 
 
 	if (wr->opcode > IBV_WR_SEND_WITH_INV || !sv_opcode_in(wr->opcode, SV_OPCODES))
 		return EINVAL;
-	err = sv_log_send_within(qp, wr, &fields, qp->targeted);
+	err = sv_log_send_within(qp, wr, &fields, qp->targeted, false);
 	if (err)
 		return err;
-	sv_build_send(qp, &fields, &real, sges);
-	sv_log_srq(sv_send_slot(qp, fields.slot), wr->qp_type.xrc.remote_srqn);
+	sv_build_send(qp, &fields, &real, sges, false);
+	sv_log_srq(fields.entry, wr->qp_type.xrc.remote_srqn);
 	sv_xrc_note_target(qp, wr->qp_type.xrc.remote_srqn);
 	real.qp_type.xrc.remote_srqn = sv_srq_number_real(qp, wr->qp_type.xrc.remote_srqn);
 	return sv_post_built(qp, &real);
@@ -39,7 +39,7 @@ int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	for (; wr && !err; wr = wr->next) {
 		struct ibv_sge *sges = wr->num_sge > 1 ? qp->send_scratch : &one;
 
-		err = sv_is_datagram(qp) ? sv_post_datagram(qp, wr, &real, sges) : post_to_srq(qp, wr, sges);
+		err = sv_is_datagram(qp) ? sv_post_datagram(qp, wr, &real, sges, false) : post_to_srq(qp, wr, sges);
 		if (err)
 			*bad = wr;
 	}

@@ -44,7 +44,7 @@ static SV_ALWAYS_INLINE void sv_aim_datagram(uint64_t vah, uint32_t qp_num, uint
 
 /* Posts one datagram; `real`, and `sges` for its SGEs, are room to build it in. The send queue's lock is held. */
 static SV_ALWAYS_INLINE int sv_post_datagram(struct sv_qp *qp, const struct ibv_send_wr *wr, struct ibv_send_wr *real,
-					     struct ibv_sge *sges)
+					     struct ibv_sge *sges, const bool simple)
 {
 	uint32_t qkey = wr->wr.ud.remote_qkey;
 	struct sv_request_fields fields;
@@ -52,11 +52,11 @@ static SV_ALWAYS_INLINE int sv_post_datagram(struct sv_qp *qp, const struct ibv_
 
 	if (unlikely((wr->opcode != IBV_WR_SEND && wr->opcode != IBV_WR_SEND_WITH_IMM) || !sv_ours(wr->wr.ud.ah)))
 		return EINVAL;
-	err = sv_log_send_within(qp, wr, &fields, qp->targeted);
+	err = sv_log_send_within(qp, wr, &fields, qp->targeted, simple);
 	if (unlikely(err))
 		return err;
-	sv_send_slot(qp, fields.slot)->compare_add = qkey;
-	sv_build_send(qp, &fields, real, sges);
+	fields.entry->compare_add = qkey;
+	sv_build_send(qp, &fields, real, sges, simple);
 	sv_aim_datagram(fields.remote_addr, fields.rkey, qkey, real);
 	return sv_post_built(qp, real);
 }

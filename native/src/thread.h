@@ -123,15 +123,12 @@ static inline bool sv_lock_try_owned(struct sv_lock *lock, struct sv_thread *sel
 	return false;
 }
 
-/* Inside the gate. */
+/* Inside the gate. The note comes first; should the lock be another's, the slow side crosses it out before it waits. */
 static inline void sv_lock_take(struct sv_lock *lock, struct sv_thread *self, enum sv_held held)
 {
-	if (likely(sv_load(&lock->bias) == self->id)) {
-		sv_store_fenced(&self->held[held], lock);
-		if (likely(sv_load_fenced(&lock->bias) == self->id))
-			return;
-	}
-	sv_lock_take_slow(lock, self, held, false);
+	sv_store_fenced(&self->held[held], lock);
+	if (unlikely(sv_load_fenced(&lock->bias) != self->id))
+		sv_lock_take_slow(lock, self, held, false);
 }
 
 /* Before a verb that waits for something else: nobody need wait for its end. */
@@ -144,12 +141,9 @@ static inline void sv_thread_holds_nothing(struct sv_thread *self)
 /* While another lock is held. */
 static inline void sv_lock_take_nested(struct sv_lock *lock, struct sv_thread *self, enum sv_held held)
 {
-	if (likely(sv_load(&lock->bias) == self->id)) {
-		sv_store_fenced(&self->held[held], lock);
-		if (likely(sv_load_fenced(&lock->bias) == self->id))
-			return;
-	}
-	sv_lock_take_slow(lock, self, held, true);
+	sv_store_fenced(&self->held[held], lock);
+	if (unlikely(sv_load_fenced(&lock->bias) != self->id))
+		sv_lock_take_slow(lock, self, held, true);
 }
 
 /* An owner that drops its lock has nothing to do: it can be taken from it once the verb has ended. */

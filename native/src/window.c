@@ -163,7 +163,7 @@ static int log_change(struct sv_qp *qp, struct sv_mw *mw, const struct sv_bindin
 		.flags = flags,
 	};
 	sq->posted++;
-	*fields = (struct sv_request_fields){ .slot = slot, .opcode = opcode, .flags = flags, .rkey = to->rkey };
+	*fields = (struct sv_request_fields){ .entry = entry, .slot = slot, .opcode = opcode, .flags = flags, .rkey = to->rkey };
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ibv_wr_*: the requests between ibv_wr_start and ibv_wr_complete are gathered as classic ones and then posted through
- * the one path that ibv_post_send takes.
+ * the one path that ibv_post_send takes; one alone, as it was gathered, becomes the real one.
  */
 #include "build.h"
 #include "target.h"
@@ -10,15 +10,16 @@
 
 struct sv_stage {
 	struct sv_long_lock lock;	/* held from start to complete or abort */
-	uint32_t count;
-	uint32_t capacity;
+	int err;			/* of the first request that cannot be taken */
+	struct ibv_send_wr *current;	/* the last; at first the place in front of the first, for what names no request */
+	/* As many as the queue takes; each, and the place in front of them, names the place of its own SGEs. */
+	struct ibv_send_wr *requests;
+	struct ibv_send_wr *end;
+	char *payload;			/* max_inline for each */
 	uint32_t max_sge;
 	uint32_t max_inline;
-	int err;			/* of the first request that cannot be taken */
-	struct ibv_send_wr *current;
-	struct ibv_send_wr *requests;	/* capacity, and one to write to when there is no room */
+	struct ibv_send_wr *places;	/* of all of these */
 	struct ibv_sge *sges;		/* max_sge for each */
-	char *payload;			/* max_inline for each */
 };
 
 static struct sv_stage *stage_of(struct ibv_qp_ex *ex)
@@ -26,33 +27,23 @@ static struct sv_stage *stage_of(struct ibv_qp_ex *ex)
 	return sv_container_of(ex, struct sv_qp, ex)->stage;
 }
 
-static void refuse(struct sv_stage *stage, int err)
+static SV_NOINLINE void refuse(struct sv_stage *stage, int err)
 {
 	if (!stage->err)
 		stage->err = err;
 }
 
-static uint32_t index_of(const struct sv_stage *stage)
-{
-	return stage->current - stage->requests;
-}
-
-static struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
+static SV_ALWAYS_INLINE struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
 {
 	struct sv_stage *stage = stage_of(ex);
-	struct ibv_send_wr *wr = &stage->requests[stage->count];
+	struct ibv_send_wr *wr = stage->current + 1;
 
-	if (unlikely(stage->count == stage->capacity)) {
+	if (unlikely(wr == stage->end)) {
 		refuse(stage, ENOMEM);
-	} else {
-		if (stage->count)
-			wr[-1].next = wr;
-		stage->count++;
+		wr--;
 	}
 	stage->current = wr;
 	wr->wr_id = ex->wr_id;
-	wr->next = NULL;
-	wr->sg_list = NULL;
 	wr->num_sge = 0;
 	wr->opcode = opcode;
 	wr->send_flags = ex->wr_flags & ~IBV_SEND_INLINE;
@@ -133,22 +124,11 @@ static void bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, cons
 	wr->bind_mw.bind_info = *info;
 }
 
-static void set_payload(struct sv_stage *stage, uint64_t length)
-{
-	struct ibv_sge *sge = &stage->sges[(size_t)index_of(stage) * stage->max_sge];
-
-	sge->addr = (uintptr_t)stage->payload + (size_t)index_of(stage) * stage->max_inline;
-	sge->length = length;
-	sge->lkey = 0;
-	stage->current->sg_list = sge;
-	stage->current->num_sge = 1;
-	stage->current->send_flags |= IBV_SEND_INLINE;
-}
-
 static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_data_buf *buffers)
 {
 	struct sv_stage *stage = stage_of(ex);
-	char *to = stage->payload + (size_t)index_of(stage) * stage->max_inline;
+	struct ibv_send_wr *wr = stage->current;
+	char *to = stage->payload + (wr - stage->requests + 1) * (size_t)stage->max_inline;
 	uint64_t length = 0;
 
 	for (size_t i = 0; i < count; i++) {
@@ -159,7 +139,9 @@ static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struc
 		memcpy(to + length, buffers[i].addr, buffers[i].length);
 		length += buffers[i].length;
 	}
-	set_payload(stage, length);
+	*wr->sg_list = (struct ibv_sge){ (uintptr_t)to, length, 0 };
+	wr->num_sge = 1;
+	wr->send_flags |= IBV_SEND_INLINE;
 }
 
 static void set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
@@ -178,14 +160,12 @@ static void atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_ad
 static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sge *list)
 {
 	struct sv_stage *stage = stage_of(ex);
-	struct ibv_sge *sges = &stage->sges[(size_t)index_of(stage) * stage->max_sge];
 
 	if (unlikely(count > stage->max_sge)) {
 		refuse(stage, EINVAL);
 		return;
 	}
-	memcpy(sges, list, count * sizeof(*list));
-	stage->current->sg_list = sges;
+	memcpy(stage->current->sg_list, list, count * sizeof(*list));
 	stage->current->num_sge = count;
 }
 
@@ -203,11 +183,16 @@ static void set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t srqn)
 	stage_of(ex)->current->qp_type.xrc.remote_srqn = srqn;
 }
 
+/* Field by field, as sv_copy_sge. */
 static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
 {
-	const struct ibv_sge sge = { addr, length, lkey };
+	struct ibv_send_wr *wr = stage_of(ex)->current;
+	struct ibv_sge *sge = wr->sg_list;
 
-	set_sge_list(ex, 1, &sge);
+	sge->addr = addr;
+	sge->length = length;
+	sge->lkey = lkey;
+	wr->num_sge = 1;
 }
 
 /* Fails as a whole at ibv_wr_complete. */
@@ -227,30 +212,51 @@ static void start(struct ibv_qp_ex *ex)
 	struct sv_stage *stage = stage_of(ex);
 
 	sv_long_lock_take(&stage->lock);
-	stage->count = 0;
-	stage->err = 0;
-	stage->current = &stage->requests[stage->capacity];
+	stage->current = stage->requests - 1;
+}
+
+/* All or nothing; the send queue's lock is held. */
+static __attribute__((noinline)) int post_list(struct sv_qp *qp, struct sv_stage *stage)
+{
+	uint32_t count = stage->current + 1 - stage->requests;
+	struct ibv_send_wr *bad;
+
+	if ((uint32_t)qp->sq.posted - sv_load_acquire(&qp->sq.credit) + count >
+	    (sv_names_target(qp) ? qp->targeted : qp->sq.max_wr))
+		return sv_no_room(qp);
+	for (struct ibv_send_wr *wr = stage->requests; wr < stage->current; wr++)
+		wr->next = wr + 1;
+	stage->current->next = NULL;
+	return sv_post_send_locked(qp, stage->requests, &bad);
+}
+
+/* The send queue's lock is held. */
+static SV_ALWAYS_INLINE int post_staged(struct sv_qp *qp, struct sv_stage *stage)
+{
+	struct ibv_send_wr *wr = stage->current;
+	struct sv_request_fields fields;
+
+	if (unlikely(wr != stage->requests || !sv_is_simple(wr) || sv_log_send(qp, wr, &fields, true)))
+		return post_list(qp, stage);
+	sv_build_send_in_place(qp, &fields, wr);
+	return sv_post_built(qp, wr);
 }
 
 static int complete(struct ibv_qp_ex *ex)
 {
 	struct sv_qp *qp = sv_container_of(ex, struct sv_qp, ex);
 	struct sv_stage *stage = qp->stage;
-	struct ibv_send_wr *bad;
 	int err = stage->err;
 
-	if (likely(!err && stage->count)) {
+	if (likely(!err && stage->current >= stage->requests)) {
 		struct sv_thread *self = sv_gate_enter("ibv_wr_complete");
 
 		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
-		/* All or nothing. */
-		if ((uint32_t)qp->sq.posted - sv_load_acquire(&qp->sq.credit) + stage->count >
-		    (sv_names_target(qp) ? qp->targeted : qp->sq.max_wr))
-			err = sv_no_room(qp);
-		else
-			err = sv_post_send_locked(qp, stage->requests, &bad);
+		err = post_staged(qp, stage);
 		sv_lock_drop(&qp->sq.lock);
 		sv_gate_leave(self);
+	} else {
+		stage->err = 0;
 	}
 	sv_long_lock_drop(&stage->lock);
 	return err;
@@ -258,26 +264,37 @@ static int complete(struct ibv_qp_ex *ex)
 
 static void abort_requests(struct ibv_qp_ex *ex)
 {
-	sv_long_lock_drop(&stage_of(ex)->lock);
+	struct sv_stage *stage = stage_of(ex);
+
+	stage->err = 0;
+	sv_long_lock_drop(&stage->lock);
+}
+
+static size_t places_of(const struct sv_qp *qp)
+{
+	return qp->cap.max_send_wr + (size_t)1;
 }
 
 int sv_stage_open(struct sv_qp *qp)
 {
 	struct sv_stage *stage = sv_block_alloc(sizeof(*stage));
 	struct ibv_qp_ex *ex = &qp->ex;
-	size_t places = qp->cap.max_send_wr + (size_t)1;
+	size_t places = places_of(qp);
 
 	qp->stage = stage;
 	if (!stage)
 		return ENOMEM;
-	stage->capacity = qp->cap.max_send_wr;
 	stage->max_sge = qp->cap.max_send_sge ? qp->cap.max_send_sge : 1;
 	stage->max_inline = qp->cap.max_inline_data;
-	stage->requests = sv_block_alloc(places * sizeof(*stage->requests));
+	stage->places = sv_block_alloc(places * sizeof(*stage->places));
 	stage->sges = sv_block_alloc(places * stage->max_sge * sizeof(*stage->sges));
 	stage->payload = sv_block_alloc(places * stage->max_inline + 1);
-	if (!stage->requests || !stage->sges || !stage->payload)
+	if (!stage->places || !stage->sges || !stage->payload)
 		return ENOMEM;
+	stage->requests = &stage->places[1];
+	stage->end = &stage->places[places];
+	for (size_t i = 0; i < places; i++)
+		stage->places[i].sg_list = &stage->sges[i * stage->max_sge];
 	ex->wr_atomic_cmp_swp = atomic_cmp_swp;
 	ex->wr_atomic_fetch_add = atomic_fetch_add;
 	ex->wr_bind_mw = bind_mw;
@@ -305,11 +322,11 @@ int sv_stage_open(struct sv_qp *qp)
 void sv_stage_free(struct sv_qp *qp)
 {
 	struct sv_stage *stage = qp->stage;
-	size_t places = qp->cap.max_send_wr + (size_t)1;
+	size_t places = places_of(qp);
 
 	if (!stage)
 		return;
-	sv_block_free(stage->requests, places * sizeof(*stage->requests));
+	sv_block_free(stage->places, places * sizeof(*stage->places));
 	sv_block_free(stage->sges, places * stage->max_sge * sizeof(*stage->sges));
 	sv_block_free(stage->payload, places * stage->max_inline + 1);
 	sv_block_free(stage, sizeof(*stage));

@@ -126,6 +126,94 @@ static void replay_posts_the_rest(void)
 	close_fixture(f);
 }
 
+/* A request that was built becomes the real one in place; the log has it as the application made it. */
+static void built_requests(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_qp_init_attr_ex attr = {
+		.send_cq = f->cq, .recv_cq = f->cq, .cap = { 8, 8, 2, 2, 16 }, .qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, .pd = f->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(f->context, &attr);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+	struct ibv_mr *mr;
+	struct mock_request *sent;
+	char payload[] = "payload";
+
+	to_state(qp, IBV_QPS_RTS);
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	for (int round = 0; round < 2; round++) {
+		sent = mock_qp(qp)->send.requests;
+		mr = sv_real(f->mr);
+		/* Two at once first: what is alone later goes alone. */
+		ibv_wr_start(ex);
+		for (ex->wr_id = 0; ex->wr_id < 2; ex->wr_id++) {
+			ibv_wr_send(ex);
+			ibv_wr_set_sge(ex, f->mr->lkey, 0x10, 1);
+		}
+		CHECK_EQUAL(ibv_wr_complete(ex), 0);
+		for (int i = 2; i < 4; i++) {
+			ibv_wr_start(ex);
+			ex->wr_id = i;
+			ibv_wr_rdma_write_imm(ex, f->mr->rkey, 0x9000, i);
+			ibv_wr_set_sge(ex, f->mr->lkey, 0x20, i);
+			CHECK_EQUAL(ibv_wr_complete(ex), 0);
+			CHECK_EQUAL(sent[i].send.wr.rdma.rkey, mr->rkey);
+			CHECK_EQUAL(sent[i].send.imm_data, i);
+			CHECK_EQUAL(sent[i].sges[0].lkey, mr->lkey);
+			CHECK_EQUAL(sent[i].sges[0].length, i);
+		}
+		ibv_wr_start(ex);
+		ex->wr_id = 4;
+		ibv_wr_send(ex);
+		ibv_wr_set_inline_data(ex, payload, 4);
+		CHECK_EQUAL(ibv_wr_complete(ex), 0);
+		CHECK_EQUAL(memcmp(sent[4].payload, "payl", 4), 0);
+		ibv_wr_start(ex);
+		ex->wr_id = 5;
+		ibv_wr_send(ex);
+		CHECK_EQUAL(ibv_wr_complete(ex), 0);
+		CHECK_EQUAL(sent[5].send.num_sge, 0);
+		CHECK_EQUAL(mock_qp(qp)->send.posted, 6);
+		/* What the device refuses is not in the log; what was refused or given up has no consequences. */
+		mock_fail_after = 0;
+		ibv_wr_start(ex);
+		ibv_wr_send(ex);
+		CHECK_EQUAL(ibv_wr_complete(ex), ENOSPC);
+		mock_fail_after = -1;
+		ibv_wr_start(ex);
+		ibv_wr_send(ex);
+		ibv_wr_set_inline_data(ex, payload, 17);
+		ibv_wr_abort(ex);
+		ibv_wr_start(ex);
+		CHECK_EQUAL(ibv_wr_complete(ex), 0);
+		close_gate();
+		CHECK_EQUAL(bookmark(qp).posted, 6 * (round + 1));
+		detach_and_reattach(f);
+		CHECK_EQUAL(replay(qp), 6);
+		sv_gate_open();
+		sent = mock_qp(qp)->send.requests;
+		mr = sv_real(f->mr);
+		for (int i = 2; i < 4; i++) {
+			CHECK_EQUAL(sent[i].send.wr.rdma.rkey, mr->rkey);
+			CHECK_EQUAL(sent[i].send.wr.rdma.remote_addr, 0x9000);
+			CHECK_EQUAL(sent[i].sges[0].lkey, mr->lkey);
+			CHECK_EQUAL(sent[i].sges[0].addr, 0x20);
+		}
+		CHECK_EQUAL(memcmp(sent[4].payload, "payl", 4), 0);
+		mock_complete_sends(mock_qp(qp), 6, IBV_WC_SUCCESS);
+		for (int i = 0; i < 6; i++)
+			expect(f->cq, i, IBV_WC_SUCCESS);
+		close_gate();
+		detach_and_reattach(f);
+		CHECK_EQUAL(replay(qp), 0);
+		sv_gate_open();
+	}
+	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+	close_fixture(f);
+}
+
 static void replay_tells_how_far(void)
 {
 	struct fixture *f = open_fixture(shape);
@@ -682,6 +770,7 @@ int main(void)
 	RUN(unread_completions);
 	RUN(kept_before_real);
 	RUN(replay_posts_the_rest);
+	RUN(built_requests);
 	RUN(replay_tells_how_far);
 	RUN(stale_generation);
 	RUN(errors_withdrawn);
