@@ -32,6 +32,8 @@ for_test="
 	fi_pingpong:libfabric-bin
 	mpiexec.mpich:mpich
 	mpicc.mpich:libmpich-dev
+	mpirun.openmpi:openmpi-bin
+	mpicc.openmpi:libopenmpi-dev
 	ip:iproute2
 	gdb:gdb"
 

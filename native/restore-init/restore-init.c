@@ -12,6 +12,7 @@
  *   open FD r|w|rw PATH          open PATH as descriptor FD for the programs to be run
  *   terminal FD IN OUT DIRECT    the same with a terminal: OUT if that is one and DIRECT is 1; else a new one, from and
  *                                to which is copied what is read from IN and written to OUT
+ *   devpts                       the namespace gets a /dev/pts of its own, in which all numbers are free
  *   start LAST_PID               make the namespace; programs get pids from LAST_PID + 1 on
  * answer: started PID            PID of the first process as the host sees it
  * Then:
@@ -37,6 +38,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
@@ -44,6 +46,7 @@
 #define MAX_LINE 65536
 #define MAX_FIELDS 512
 #define MAX_TERMINALS 8
+#define MAX_OPENED 256
 #define MAX_RUNNING 1024
 #define COPY_SIZE 4096
 /* For so long what a terminal has said last is waited for when all has ended. */
@@ -57,6 +60,13 @@ struct terminal {
 
 static struct terminal terminals[MAX_TERMINALS];
 static int nterminals;
+static bool own_devpts;
+/* Descriptors for the programs to be run, and how each was opened. */
+static struct {
+	int fd;
+	int flags;
+} opened[MAX_OPENED];
+static int nopened;
 static char line[MAX_LINE];
 static size_t line_used;
 static pid_t running[MAX_RUNNING];
@@ -117,8 +127,37 @@ static void command_open(int nfields, char **field)
 		errno = EINVAL;
 		die("command", "open");
 	}
+	if (nopened == MAX_OPENED) {
+		errno = EMFILE;
+		die("open", field[3]);
+	}
 	flags = !strcmp(field[2], "rw") ? O_RDWR : !strcmp(field[2], "w") ? O_WRONLY | O_APPEND : O_RDONLY;
-	open_at(atoi(field[1]), field[3], flags);
+	opened[nopened].fd = open_at(atoi(field[1]), field[3], flags);
+	opened[nopened++].flags = flags;
+}
+
+/*
+ * What was opened by its name before the namespace existed is on a mount of the old one, which CRIU does not know when it
+ * saves the restored processes again. The same file is opened once more, by the mounts that they have.
+ */
+static void reopen(int fd, int flags)
+{
+	char link[64], path[4096];
+	struct stat before, after;
+	ssize_t n;
+	int again;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0 || fstat(fd, &before) || !(S_ISREG(before.st_mode) || S_ISCHR(before.st_mode)))
+		return;
+	path[n] = 0;
+	again = open(path, flags | O_NOCTTY | O_CLOEXEC);
+	if (again < 0)
+		return;
+	if (!fstat(again, &after) && after.st_dev == before.st_dev && after.st_ino == before.st_ino)
+		dup2(again, fd);
+	close(again);
 }
 
 static void command_terminal(int nfields, char **field)
@@ -313,6 +352,11 @@ static int first_process(const char *last_pid)
 	setsid();
 	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) || mount("proc", "/proc", "proc", 0, NULL))
 		die("mount", "/proc");
+	if (own_devpts &&
+	    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"))
+		die("mount", "/dev/pts");
+	for (int i = 0; i < nopened; i++)
+		reopen(opened[i].fd, opened[i].flags);
 	fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, last_pid, strlen(last_pid)) < 0)
 		die("write", "/proc/sys/kernel/ns_last_pid");
@@ -386,6 +430,8 @@ int main(void)
 			command_open(nfields, field);
 		} else if (!strcmp(field[0], "terminal")) {
 			command_terminal(nfields, field);
+		} else if (!strcmp(field[0], "devpts") && nfields == 1) {
+			own_devpts = true;
 		} else if (!strcmp(field[0], "start") && nfields == 2) {
 			start(field[1]);
 		} else {

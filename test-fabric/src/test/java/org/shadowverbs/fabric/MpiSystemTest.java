@@ -6,14 +6,16 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Map;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /**
- * An MPI job of Debian's MPICH, which is built over UCX: nothing about it is said but how many ranks it has. The program
- * checks every byte and every sum. Through a checkpoint, and killed and restarted, on one device or the other.
+ * An MPI job of Debian's MPICH, which is built over UCX: nothing about it is said but how many ranks it has; and one of Open
+ * MPI. The program checks every byte and every sum. Through a checkpoint, and killed and restarted, on one device or the other.
  */
 @Timeout(240)
 final class MpiSystemTest {
@@ -31,26 +33,41 @@ final class MpiSystemTest {
         final Map<String, String> settings = network
                 ? Map.of("UCX_TLS", "rc,self", "MPIR_CVAR_NOLOCAL", "1", "SHADOWVERBS_IDS", "scrambled") : Map.of();
         try (Job job = Distribution.start(settings)) {
-            if (first.equals("hca")) {
-                UcxSystemTest.assumeDeviceOf(job);
-            }
-            job.backend(first);
-            final Path go = job.work().resolve("go");
-            final Running program = job.launch("mpi", "mpiexec.mpich", "-n", Integer.toString(ranks), job.program("mpi-exchange"),
-                    "--go", go.toString());
-            job.awaitRanks(ranks, program);
-            goesOn(job, program, program);
-            job.checkpoint();
-            goesOn(job, program, program);
-            final String folder = job.checkpoint().get("folder").asText();
-            program.killHard();
-            job.backend(second);
-            final Running restarted = job.restartAndAwait(folder, ranks);
-            goesOn(job, program, restarted);
-            Files.createFile(go);
-            restarted.succeed(ENDING);
-            assertEquals(ranks, program.lines("DONE ok "), program.output() + program.errors());
+            goesOn(job, first, second, ranks, "mpiexec.mpich", "-n", Integer.toString(ranks), job.program("mpi-exchange"));
         }
+    }
+
+    /** Its {@code mpirun} has pseudo terminals for the ranks, and it takes UCX when it is told to. */
+    @ParameterizedTest
+    @CsvSource({"ib2tcp, ib2tcp", "hca, ib2tcp"})
+    void openMpiGoesOnAfterCheckpointAndAfterRestart(final String first, final String second) throws Exception {
+        try (Job job = Distribution.start(Map.of("OMPI_ALLOW_RUN_AS_ROOT", "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"))) {
+            goesOn(job, first, second, 2, "mpirun.openmpi", "--oversubscribe", "--mca", "pml", "ucx", "-n", "2",
+                    job.program("mpi-exchange-openmpi"));
+        }
+    }
+
+    private static void goesOn(final Job job, final String first, final String second, final int ranks, final String... command)
+            throws Exception {
+        if (first.equals("hca")) {
+            UcxSystemTest.assumeDeviceOf(job);
+        }
+        job.backend(first);
+        final Path go = job.work().resolve("go");
+        final Running program = job.launch("mpi", Stream.concat(Arrays.stream(command), Stream.of("--go", go.toString()))
+                .toArray(String[]::new));
+        job.awaitRanks(ranks, program);
+        goesOn(job, program, program);
+        job.checkpoint();
+        goesOn(job, program, program);
+        final String folder = job.checkpoint().get("folder").asText();
+        program.killHard();
+        job.backend(second);
+        final Running restarted = job.restartAndAwait(folder, ranks);
+        goesOn(job, program, restarted);
+        Files.createFile(go);
+        restarted.succeed(ENDING);
+        assertEquals(ranks, program.lines("DONE ok "), program.output() + program.errors());
     }
 
     private static void goesOn(final Job job, final Running output, final Running running) throws Exception {

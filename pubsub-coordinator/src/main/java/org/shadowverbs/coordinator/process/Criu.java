@@ -208,6 +208,9 @@ public final class Criu implements ProcessCheckpointer {
                 }
             }
         }
+        if (request.images().trees().stream().anyMatch(TreeImage::ownTerminals)) {
+            init.send("devpts");
+        }
         final long initPid = init.start(freePids(request.images()), deadline);
         for (final TreeImage tree : request.images().trees()) {
             UserFiles.putBack(tree, request.imageDirectory().resolve(tree.directory()), request.checkpointName());

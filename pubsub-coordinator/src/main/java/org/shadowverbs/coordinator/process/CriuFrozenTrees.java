@@ -237,7 +237,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         final Set<String> terminals = new HashSet<>();
         for (final long pid : tree.hostPids()) {
             for (final ExternalDescriptor external : sharing.externals(pid)) {
-                if (external.kind() == ExternalDescriptor.Kind.TERMINAL && terminals.add(external.resource())) {
+                if (external.kind() == ExternalDescriptor.Kind.TERMINAL && !external.resource().isEmpty()
+                        && terminals.add(external.resource())) {
                     command.addAll(List.of("--external", external.resource()));
                 }
             }

@@ -2,7 +2,7 @@
 package org.shadowverbs.coordinator.process;
 
 /**
- * A descriptor that leads out of the tree, or one of 0 to 2 whatever it is.
+ * A descriptor that leads out of the tree, or one of 0 to 2 whatever it is, or any that is a terminal.
  *
  * @param fd       the descriptor's number
  * @param kind     what it is

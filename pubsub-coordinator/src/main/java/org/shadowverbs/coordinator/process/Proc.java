@@ -205,12 +205,25 @@ final class Proc {
     }
 
     private static int flags(final long pid, final int fd) throws IOException {
+        return Integer.parseUnsignedInt(fdinfo(pid, fd, "flags:", "0"), 8);
+    }
+
+    /** Of the pseudo terminal whose master a descriptor is: N of /dev/pts/N; -1 when it has been closed meanwhile. */
+    static int terminalIndex(final long pid, final int fd) throws IOException {
+        try {
+            return Integer.parseInt(fdinfo(pid, fd, "tty-index:", "-1"));
+        } catch (final NoSuchFileException e) {
+            return -1;
+        }
+    }
+
+    private static String fdinfo(final long pid, final int fd, final String field, final String missing) throws IOException {
         for (final String line : Files.readAllLines(path(pid, "fdinfo").resolve(Integer.toString(fd)))) {
-            if (line.startsWith("flags:")) {
-                return Integer.parseUnsignedInt(line.substring("flags:".length()).strip(), 8);
+            if (line.startsWith(field)) {
+                return line.substring(field.length()).strip();
             }
         }
-        return 0;
+        return missing;
     }
 
     private static long bracketed(final String target) {

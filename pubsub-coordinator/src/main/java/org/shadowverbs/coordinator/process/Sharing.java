@@ -25,6 +25,8 @@ final class Sharing {
     private static final String DELETED = " (deleted)";
     private static final Set<String> DEVICES = Set.of(
             "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/kmsg");
+    /** What the master of a pseudo terminal is opened by. */
+    private static final Set<String> MULTIPLEXERS = Set.of("/dev/ptmx", "/dev/pts/ptmx");
     private static final Set<String> ANONYMOUS = Set.of(
             "[eventfd]", "[eventpoll]", "[signalfd]", "[timerfd]", "inotify", "[fanotify]", "[pidfd]");
 
@@ -36,6 +38,8 @@ final class Sharing {
     private final Map<Long, List<ExternalDescriptor>> externals = new LinkedHashMap<>();
     private final Map<ProcessTree, List<TcpConnection>> connections = new HashMap<>();
     private final Map<Long, List<Holder>> holders = new LinkedHashMap<>();
+    /** The pseudo terminals whose masters a tree holds. */
+    private final Map<ProcessTree, Set<Integer>> masters = new HashMap<>();
     /** Holders of pipes and sockets outside the job, read when first needed. */
     private Map<Long, Set<Long>> outside;
 
@@ -81,6 +85,7 @@ final class Sharing {
                 refuse(tree.subject(tree.members().getFirst()), "is the first process of a pid namespace",
                         "start the job from a shell in the container");
             }
+            masters.put(tree, masters(tree));
             for (final ProcessTree.Member member : tree.members()) {
                 treeOf.put(member.ids().pid(), tree);
                 if (!member.ids().ended() && member.ids().ownSession() == 0) {
@@ -99,6 +104,31 @@ final class Sharing {
         }
     }
 
+    private static Set<Integer> masters(final ProcessTree tree) throws IOException {
+        final Set<Integer> indices = new HashSet<>();
+        for (final ProcessTree.Member member : tree.members()) {
+            for (final Proc.Descriptor descriptor : member.descriptors()) {
+                if (MULTIPLEXERS.contains(descriptor.target())) {
+                    indices.add(Proc.terminalIndex(member.ids().pid(), descriptor.fd()));
+                }
+            }
+        }
+        return indices;
+    }
+
+    /** Whether it is a pseudo terminal that a process of the same tree has made, as mpirun does for its ranks. */
+    private boolean ownTerminal(
+            final ProcessTree tree, final ProcessTree.Member member, final String target, final Path link)
+            throws IOException {
+        if (!target.matches("/dev/pts/[0-9]{1,9}")
+                || !masters.get(tree).contains(Integer.parseInt(target.substring("/dev/pts/".length())))) {
+            return false;
+        }
+        // A restored tree has a /dev/pts of its own, and may have a terminal of the host's besides.
+        final Path mounted = Proc.path(member.ids().pid(), "root").resolve("dev/pts");
+        return Files.getAttribute(link, "unix:dev").equals(Files.getAttribute(mounted, "unix:dev"));
+    }
+
     private void descriptor(
             final ProcessTree tree, final ProcessTree.Member member, final Proc.Descriptor descriptor)
             throws IOException {
@@ -109,8 +139,11 @@ final class Sharing {
             if (!ANONYMOUS.contains(kind)) {
                 refuse(subject(tree, member, descriptor), kind + " cannot be saved", "close it before the checkpoint");
             }
+        } else if (MULTIPLEXERS.contains(target) && descriptor.fd() > 2) {
+            return;
         } else if (target.startsWith("/dev/pts/") || target.equals("/dev/tty")) {
-            external(member, descriptor, ExternalDescriptor.Kind.TERMINAL, terminalResource(link));
+            external(member, descriptor, ExternalDescriptor.Kind.TERMINAL,
+                    ownTerminal(tree, member, target, link) ? "" : terminalResource(link));
         } else if (DEVICES.contains(target)) {
             stdio(member, descriptor, ExternalDescriptor.Kind.DEVICE);
         } else if (target.startsWith("/memfd:")) {

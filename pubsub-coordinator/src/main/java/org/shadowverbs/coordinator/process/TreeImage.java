@@ -36,6 +36,16 @@ public record TreeImage(
     }
 
     /**
+     * Whether processes of it have a pseudo terminal whose master another one has.
+     *
+     * @return true if so
+     */
+    public boolean ownTerminals() {
+        return processes.stream().flatMap(process -> process.externals().stream())
+                .anyMatch(external -> external.kind() == ExternalDescriptor.Kind.TERMINAL && external.resource().isEmpty());
+    }
+
+    /**
      * The pid of the topmost process, as it sees it itself.
      *
      * @return the pid that it has again when it is restored

@@ -101,7 +101,7 @@ final class CriuTest {
 
     @Test
     void givesPipesAnew() throws Exception {
-        final Process process = process(programs.counter(), "300", "4", "0").start();
+        final Process process = process(programs.counter(), "600", "4", "0").start();
         started.add(process);
         final var reader = process.inputReader();
         final List<String> lines = new ArrayList<>();
@@ -116,9 +116,39 @@ final class CriuTest {
         }
         reader.lines().forEach(lines::add);
         Files.createFile(out);
-        assertEquals(4, status(restore(directory, saved), "rank 0"));
+        final RestoredTrees trees = restore(directory, saved);
+        TestPrograms.awaitLines(out, 20);
+        // What was given in place of the pipes can be saved, too.
+        final Path again = images();
+        final HostImages savedAgain = save(again, request(new ProcessRoot("rank 0", trees.hostPids().get("rank 0"))));
+        trees.close();
+        assertEquals(4, status(restore(again, savedAgain), "rank 0"));
         lines.addAll(TestPrograms.lines(out));
-        assertCounted(lines, 300);
+        assertCounted(lines, 600);
+    }
+
+    /** As mpirun does for its ranks: the terminal's master is in the tree, and is nothing that could be given anew. */
+    @Test
+    void keepsATerminalThatTheTreeHasMade() throws Exception {
+        Files.createFile(out);
+        final Process process = start(out, programs.terminal(), programs.counter(), "900", "4", "0");
+        TestPrograms.await("20 lines in " + out, () -> numbers(out).size() >= 20);
+        Path directory = images();
+        HostImages saved;
+        try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
+            saved = frozen.save(directory);
+            frozen.kill();
+        }
+        for (int round = 0; round < 2; round++) {
+            final RestoredTrees trees = restore(directory, saved);
+            final int lines = numbers(out).size();
+            TestPrograms.await("20 lines more in " + out, () -> numbers(out).size() >= lines + 20);
+            directory = images();
+            saved = save(directory, request(new ProcessRoot("rank 0", trees.hostPids().get("rank 0"))));
+            trees.close();
+        }
+        assertEquals(4, status(restore(directory, saved), "rank 0"));
+        assertCounted(numbers(out), 900);
     }
 
     @Test

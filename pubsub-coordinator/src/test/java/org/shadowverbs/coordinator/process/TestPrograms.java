@@ -72,6 +72,29 @@ final class TestPrograms {
             }
             """;
 
+    /** Runs a program on a pseudo terminal, as mpirun does, prints what that says, and ends with its status. */
+    private static final String TERMINAL = """
+            #include <errno.h>
+            #include <pty.h>
+            #include <sys/wait.h>
+            #include <unistd.h>
+            int main(int argc, char **argv)
+            {
+            	char text[512];
+            	int master, status;
+            	ssize_t n;
+            	pid_t child = forkpty(&master, NULL, NULL, NULL);
+            	if (!child) {
+            		execv(argv[1], argv + 1);
+            		_exit(127);
+            	}
+            	while ((n = read(master, text, sizeof(text))) > 0 || errno == EINTR)
+            		if (n > 0 && write(1, text, n) != n)
+            			return 98;
+            	return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 97;
+            }
+            """;
+
     /** Reads one byte from the descriptor given whenever it gets SIGUSR1 and prints it, as a rank its verdict. */
     private static final String LISTENER = """
             #include <stdio.h>
@@ -188,6 +211,10 @@ final class TestPrograms {
 
     String turns() throws IOException, InterruptedException {
         return compile("turns", TURNS);
+    }
+
+    String terminal() throws IOException, InterruptedException {
+        return compile("terminal", TERMINAL);
     }
 
     String listener() throws IOException, InterruptedException {
