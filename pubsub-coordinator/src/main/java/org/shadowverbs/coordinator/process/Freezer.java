@@ -70,15 +70,22 @@ final class Freezer {
             return folder;
         }
 
-        /** Moves a process in, where its children are born then. Returns whether it was elsewhere. */
+        /** Moves a process in, where its children are born then. Returns whether it was elsewhere, and not at its end. */
         boolean add(final long pid) throws IOException {
-            final Path origin = current(pid);
-            if (origin.equals(folder)) {
-                return false;
+            try {
+                final Path origin = current(pid);
+                if (origin.equals(folder)) {
+                    return false;
+                }
+                move(pid, folder);
+                origins.put(pid, origin);
+                return true;
+            } catch (final IOException e) {
+                if (Proc.ended(pid)) {
+                    return false;
+                }
+                throw e;
             }
-            move(pid, folder);
-            origins.put(pid, origin);
-            return true;
         }
 
         void freeze() throws IOException {
