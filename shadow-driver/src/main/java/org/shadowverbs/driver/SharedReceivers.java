@@ -19,6 +19,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
+import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.ids.PortIds;
 import org.shadowverbs.ids.SharedReceiver;
 
@@ -80,7 +81,7 @@ final class SharedReceivers {
         }
         try {
             final String key = SharedDomains.keys(List.of(xrcd), c -> XrcVerbs.device(library, backend, c)).get(xrcd.domain);
-            return key == null ? null : folder.resolve("xrc").resolve(key.replace('/', '-') + '-' + Integer.toHexString(number));
+            return key == null ? null : ReceiverRegister.folder(folder).resolve(key.replace('/', '-') + '-' + Integer.toHexString(number));
         } catch (Refusal e) {
             throw new VerbsException(VerbsErrno.EIO, e.getMessage());
         }
@@ -96,7 +97,7 @@ final class SharedReceivers {
     synchronized <R> R locked(final Path file, final Supplier<R> action) {
         try {
             Files.createDirectories(file.getParent());
-            final Path lockFile = file.resolveSibling("lock");
+            final Path lockFile = ReceiverRegister.lock(file.getParent());
             try (FileChannel channel = FileChannel.open(lockFile, StandardOpenOption.CREATE, StandardOpenOption.WRITE);
                     FileLock lock = lock(channel, lockFile)) {
                 return action.get();

@@ -85,6 +85,15 @@ final class Job implements AutoCloseable {
 
     /** The processes of this job's coordinator. */
     List<Long> coordinatorPids() {
+        return pids("coordinator", checkpoints().toString());
+    }
+
+    /** The processes of this job's agents on this host. */
+    List<Long> agentPids() {
+        return pids("agent", Integer.toString(port));
+    }
+
+    private static List<Long> pids(final String daemon, final String argument) {
         final List<Long> pids = new ArrayList<>();
         try (Stream<Path> processes = Files.list(Path.of("/proc"))) {
             for (final Path process : processes.filter(p -> p.getFileName().toString().matches("[0-9]+")).toList()) {
@@ -95,8 +104,8 @@ final class Job implements AutoCloseable {
                     continue; // it has ended
                 }
                 final int at = arguments.indexOf("org.shadowverbs.coordinator.cli.Main");
-                if (at > 0 && at + 1 < arguments.size() && arguments.get(at + 1).equals("coordinator")
-                        && arguments.contains(checkpoints().toString())) {
+                if (at > 0 && at + 1 < arguments.size() && arguments.get(at + 1).equals(daemon)
+                        && arguments.contains(argument)) {
                     pids.add(Long.parseLong(process.getFileName().toString()));
                 }
             }
@@ -140,6 +149,11 @@ final class Job implements AutoCloseable {
 
     int port() {
         return port;
+    }
+
+    /** What coordinator and agent keep of the job while it runs. */
+    Path runDirectory() {
+        return work.resolve("run").resolve(Integer.toString(port));
     }
 
     /**

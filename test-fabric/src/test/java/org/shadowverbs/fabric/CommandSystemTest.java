@@ -12,6 +12,8 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -62,12 +64,56 @@ final class CommandSystemTest {
     @Test
     void aCheckpointThatKillsEndsTheJob() throws Exception {
         try (Job job = Distribution.start()) {
+            job.startCoordinator("--exit-on-last");
             final Selfcheck selfcheck = new Selfcheck(job);
             final Running program = selfcheck.launch("selfcheck", 2);
             selfcheck.awaitConnected();
             final String folder = job.checkpoint("--kill").get("folder").asText();
             assertTrue(program.awaitEnd(COMMAND) != 0);
+            awaitEnd(job, job.runDirectory());
             selfcheck.killRestartAndVerify(folder);
+        }
+    }
+
+    /** What may be large, and the secret; of what processes have registered, all but the lock, which somebody may wait for. */
+    @Test
+    void aJobThatHasEndedLeavesNoIdsBehind() throws Exception {
+        try (Job job = Distribution.start()) {
+            job.startCoordinator("--exit-on-last");
+            final Path run = job.runDirectory();
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", 2);
+            selfcheck.awaitConnected();
+            job.checkpoint();
+            assertEquals(Set.of("published.map", "fetched.map", "secret"), kept(run));
+            final Path register = Files.createDirectories(run.resolve("xrc"));
+            Files.createFile(register.resolve("lock"));
+            Files.createFile(register.resolve("left-by-one-that-was-killed"));
+            Files.createSymbolicLink(register.resolve("link"), Files.createFile(job.work().resolve("elsewhere")));
+            selfcheck.stopAndVerify();
+            awaitEnd(job, run);
+            try (Stream<Path> files = Files.list(register)) {
+                assertEquals(Set.of("lock", "link"), files.map(f -> f.getFileName().toString()).collect(Collectors.toSet()));
+            }
+            assertTrue(Files.exists(job.work().resolve("elsewhere")));
+
+            job.startCoordinator("--exit-on-last");
+            job.launch("short", "true").succeed(COMMAND); // the ids' file may not even be made
+            awaitEnd(job, job.runDirectory());
+        }
+    }
+
+    /** Of coordinator and agent, and of what they are to remove. */
+    private static void awaitEnd(final Job job, final Path run) throws Exception {
+        job.await("the coordinator's end", () -> job.coordinatorPids().isEmpty());
+        job.await("the agent's end", () -> job.agentPids().isEmpty());
+        assertEquals(Set.of(), kept(run));
+    }
+
+    private static Set<String> kept(final Path run) throws Exception {
+        try (Stream<Path> files = Files.list(run)) {
+            return files.map(f -> f.getFileName().toString()).filter(f -> f.matches("(published|fetched)\\.map.*|secret.*"))
+                    .map(f -> f.replaceFirst("^fetched\\.map-[0-9]+$", "fetched.map")).collect(Collectors.toSet());
         }
     }
 

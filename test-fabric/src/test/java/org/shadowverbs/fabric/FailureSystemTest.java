@@ -118,6 +118,9 @@ final class FailureSystemTest {
         try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = Distribution.start(criu.environment())) {
             launchAndCheckpoint(job);
             killCoordinator(job);
+            // By that name, too, it is there to be compared with: a number of a file is used again.
+            final Path published = Files.createLink(job.work().resolve("published"), job.runDirectory().resolve("published.map"));
+            final String secret = Files.readString(job.runDirectory().resolve("secret"));
             selfcheck.work();
             final Running orphaned = job.startCheckpoint();
             assertEquals(1, orphaned.awaitEnd(COMMAND));
@@ -125,6 +128,8 @@ final class FailureSystemTest {
                     orphaned.errors());
             job.recoverCoordinator();
             job.awaitRanks(selfcheck.ranks(), victim, survivor);
+            assertTrue(Files.isSameFile(published, job.runDirectory().resolve("published.map")));
+            assertEquals(secret, Files.readString(job.runDirectory().resolve("secret")));
 
             criu.put();
             final Running checkpoint = job.startCheckpoint();

@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.agent;
 
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
 import java.nio.channels.AsynchronousCloseException;
@@ -26,6 +27,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantLock;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.process.CheckpointException;
@@ -84,6 +86,7 @@ import org.shadowverbs.coordinator.store.PublishedStore;
 public final class Agent implements AutoCloseable {
     /** How long a process may take to end after its link has broken, before the link alone counts as lost. */
     private static final int DYING_MILLIS = 2_000;
+    private static final int CLOSING_SECONDS = 90;
 
     private final AgentOptions options;
     private final EventLog log;
@@ -771,15 +774,40 @@ public final class Agent implements AutoCloseable {
         close();
     }
 
+    private void awaitClosed() {
+        try {
+            if (!ended.await(CLOSING_SECONDS, TimeUnit.SECONDS)) {
+                log.add("the agent has not ended within " + CLOSING_SECONDS + " s");
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    private boolean nobodyIsLeft() {
+        lock.lock();
+        try {
+            return ranks.isEmpty() && trees.isEmpty();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Also who comes second waits: with this process its end would be cut short. */
     @Override
     public void close() {
         if (!closed.compareAndSet(false, true)) {
+            awaitClosed();
             return;
         }
         coordinator.close();
         step(images::letGo);
         steps.shutdown();
         try {
+            if (nobodyIsLeft()) {
+                // While the socket is this one's: no other agent's processes use the run directory yet.
+                ReceiverRegister.clear(options.runDirectory());
+            }
             listener.close();
             Files.deleteIfExists(options.socket());
             knownTrees.remove();
@@ -794,7 +822,12 @@ public final class Agent implements AutoCloseable {
         } catch (IOException e) {
             log.add("at the end: " + e);
         }
-        fetched.close();
+        try {
+            fetched.awaitOpen(); // its file cannot be removed while it is being made
+            fetched.discard();
+        } catch (UncheckedIOException | IllegalStateException e) {
+            log.add("at the end: " + e);
+        }
         ended.countDown();
     }
 }

@@ -3,12 +3,15 @@ package org.shadowverbs.coordinator.cli;
 
 import java.io.IOException;
 import java.net.InetAddress;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
 import org.shadowverbs.coordinator.client.Verdict;
@@ -26,6 +29,8 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  */
 final class AgentCommand {
     private static final int JOIN_MILLIS = 30_000;
+    private static final String FETCHED = "fetched.map-";
+    private static final Pattern PID = Pattern.compile("[0-9]{1,18}");
 
     private final Map<String, String> environment;
 
@@ -75,11 +80,25 @@ final class AgentCommand {
 
     /** Chronicle Map reaches into the JDK; a JVM started without the options for that keeps the ids on its heap. */
     static PublishedStore store(final Address address) throws IOException {
-        final Path file = address.runDirectory().resolve("fetched.map");
-        ChronicleStore.remove(file); // what an earlier agent fetched is of no use to this one
+        final Path run = address.runDirectory();
+        removeLeftovers(run);
+        // A name of its own: an agent that is just ending removes its file when this one may already have one.
+        final Path file = run.resolve(FETCHED + ProcessHandle.current().pid());
         return Object.class.getModule().isOpen("java.lang.reflect", ChronicleStore.class.getModule())
                 ? new LazyStore(() -> ChronicleStore.open(file), false)
                 : new MemoryStore();
+    }
+
+    /** What agents that were killed had fetched, which is of no use to another one. */
+    private static void removeLeftovers(final Path run) throws IOException {
+        try (DirectoryStream<Path> files = Files.newDirectoryStream(run, FETCHED + "*")) {
+            for (final Path file : files) {
+                final Matcher pid = PID.matcher(file.getFileName().toString().substring(FETCHED.length()));
+                if (!pid.lookingAt() || ProcessHandle.of(Long.parseLong(pid.group())).isEmpty()) {
+                    Files.deleteIfExists(file);
+                }
+            }
+        }
     }
 
     /** As the coordinator, messages and manifests name this host. */

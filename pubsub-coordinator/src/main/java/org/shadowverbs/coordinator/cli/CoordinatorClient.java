@@ -30,6 +30,15 @@ final class CoordinatorClient {
         }
     }
 
+    /** It has ended before it has answered. */
+    private static final class Lost extends CommandException {
+        private static final long serialVersionUID = 1L;
+
+        Lost(final String message) {
+            super(message);
+        }
+    }
+
     /**
      * Sends the command and waits for its result.
      *
@@ -68,7 +77,7 @@ final class CoordinatorClient {
                 }
             }
         } catch (EOFException e) {
-            throw new CommandException("the coordinator at " + address + " was lost before " + name + " was done");
+            throw new Lost("the coordinator at " + address + " was lost before " + name + " was done");
         } catch (java.nio.channels.ClosedChannelException e) {
             throw new CommandException("no answer to " + name + " from the coordinator at " + address + " within "
                     + deadlineMillis / 1000 + " s");
@@ -82,11 +91,11 @@ final class CoordinatorClient {
         }
     }
 
-    /** The name of the job there, or an empty string when nobody listens. */
+    /** The name of the job there, or an empty string when nobody listens, or whoever does is just ending. */
     static String ping(final Address address) throws CommandException {
         try {
             return call(address, "ping", Map.of(), 10_000, line -> { }).text();
-        } catch (Unreachable e) {
+        } catch (Unreachable | Lost e) {
             return "";
         }
     }

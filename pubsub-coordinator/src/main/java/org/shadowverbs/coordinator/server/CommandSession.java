@@ -161,6 +161,7 @@ final class CommandSession {
     }
 
     private void quit() throws IOException {
+        coordinator.awaitStore(); // what is left then takes no time
         channel.write(new Result(0, "coordinator and agents end", object("quit", true)));
         coordinator.quit("quit was asked for");
     }

@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.server;
 
 import java.io.EOFException;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.net.StandardSocketOptions;
 import java.nio.channels.AsynchronousCloseException;
@@ -23,6 +24,7 @@ import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Function;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
@@ -32,6 +34,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Command;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
+import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
@@ -47,6 +50,7 @@ public final class Coordinator implements AutoCloseable {
     private static final Duration AGENTS_RETURN = Duration.ofSeconds(10);
     /** Shorter than the usual deadline of a phase, so that the others need not give up. */
     private static final Duration AGENT_RETURN = Duration.ofSeconds(30);
+    private static final Duration COMMANDS_END = Duration.ofSeconds(30);
     private static final Duration RESTORE_DEADLINE = Duration.ofMinutes(10);
 
     private final CoordinatorOptions options;
@@ -62,6 +66,8 @@ public final class Coordinator implements AutoCloseable {
             Thread.ofPlatform().daemon().name("conductor").factory());
     private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(
             Thread.ofPlatform().daemon().name("interval").factory());
+    /** Read-locked by each command that is served. */
+    private final ReentrantReadWriteLock commands = new ReentrantReadWriteLock();
     private final AtomicBoolean recovering = new AtomicBoolean();
     private final AtomicBoolean ending = new AtomicBoolean();
     private final AtomicBoolean closed = new AtomicBoolean();
@@ -165,6 +171,9 @@ public final class Coordinator implements AutoCloseable {
         final FrameChannel channel = new FrameChannel(socket);
         try {
             final Message first = channel.read();
+            if (closed.get()) {
+                return; // as if nobody listened here any more, which is about to be so
+            }
             switch (first) {
                 case AgentHello hello -> {
                     check(hello.version(), hello.secret());
@@ -172,7 +181,12 @@ public final class Coordinator implements AutoCloseable {
                 }
                 case Command command -> {
                     check(command.version(), command.secret());
-                    new CommandSession(this, channel).serve(command);
+                    commands.readLock().lock();
+                    try {
+                        new CommandSession(this, channel).serve(command);
+                    } finally {
+                        commands.readLock().unlock();
+                    }
                 }
                 case RestartJoin join -> {
                     check(join.version(), join.secret());
@@ -361,7 +375,38 @@ public final class Coordinator implements AutoCloseable {
     private void lastHasEnded() {
         if (options.exitOnLast() && ending.compareAndSet(false, true)) {
             log.add("the last program of the job has ended");
-            Thread.ofPlatform().name("exit-on-last").start(() -> quit("the last program of the job has ended"));
+            Thread.ofPlatform().name("exit-on-last").start(this::endIfStillEmpty);
+        }
+    }
+
+    private void endIfStillEmpty() {
+        awaitStore();
+        awaitCommands();
+        ending.set(false); // for a program that has come meanwhile
+        if (job.isEmpty() && ending.compareAndSet(false, true)) {
+            quit("the last program of the job has ended");
+        }
+    }
+
+    /** What has ended the job is told so: a checkpoint that kills, a kill. */
+    private void awaitCommands() {
+        try {
+            if (commands.writeLock().tryLock(COMMANDS_END.toMillis(), TimeUnit.MILLISECONDS)) {
+                commands.writeLock().unlock();
+            } else {
+                log.add("at the end: a command is not done within " + Job.seconds(COMMANDS_END));
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** While its file is being made it cannot be removed; that takes a second, in which this is a coordinator as ever. */
+    void awaitStore() {
+        try {
+            store.awaitOpen();
+        } catch (IllegalStateException e) {
+            log.add("at the end: " + e.getMessage());
         }
     }
 
@@ -375,6 +420,7 @@ public final class Coordinator implements AutoCloseable {
 
     /** Ends agents and coordinator; the job's programs run on without them. */
     void quit(final String reason) {
+        awaitStore();
         if (!closed.compareAndSet(false, true)) {
             return;
         }
@@ -390,14 +436,25 @@ public final class Coordinator implements AutoCloseable {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         }
+        stopThreads();
+        try {
+            // While the port is this one's: the run directory is no other coordinator's yet.
+            store.discard();
+            JobSecret.forget(runDirectory);
+        } catch (IOException | UncheckedIOException e) {
+            log.add("at the end: " + e);
+        }
         end();
     }
 
+    /** Ends the coordinator alone: the agents wait for another one, which needs what this one has published. */
     @Override
     public void close() {
         if (!closed.compareAndSet(false, true)) {
             return;
         }
+        stopThreads();
+        store.close();
         end();
     }
 
@@ -408,7 +465,6 @@ public final class Coordinator implements AutoCloseable {
         } catch (IOException e) {
             log.add("at the end: " + e);
         }
-        stopThreads();
         log.add("coordinator ends");
         ended.countDown();
     }
@@ -427,12 +483,12 @@ public final class Coordinator implements AutoCloseable {
             return null;
         });
         stopThreads();
+        store.close();
         ended.countDown();
     }
 
     private void stopThreads() {
         timer.shutdownNow();
         conductor.shutdownNow();
-        store.close();
     }
 }

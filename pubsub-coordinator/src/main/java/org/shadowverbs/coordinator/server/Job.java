@@ -298,16 +298,19 @@ final class Job {
         settings.putAll(more);
     }
 
-    private void checkEmpty() {
-        final boolean empty;
+    /** Whether its last program has ended. */
+    boolean isEmpty() {
         lock.lock();
         try {
-            empty = hadTrees && ranks.isEmpty() && lostAgents.isEmpty()
+            return hadTrees && ranks.isEmpty() && lostAgents.isEmpty()
                     && agents.values().stream().allMatch(a -> a.trees.isEmpty());
         } finally {
             lock.unlock();
         }
-        if (empty) {
+    }
+
+    private void checkEmpty() {
+        if (isEmpty()) {
             whenEmpty.run();
         }
     }

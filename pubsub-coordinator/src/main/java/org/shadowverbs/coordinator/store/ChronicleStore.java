@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.store;
 
 import java.io.ByteArrayOutputStream;
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -27,9 +28,11 @@ public final class ChronicleStore implements PublishedStore {
     private static final int AVERAGE_VALUE_BYTES = 512;
     private static final int AVERAGE_KEY_BYTES = 40;
 
+    private final Path file;
     private final ChronicleMap<String, byte[]> map;
 
-    private ChronicleStore(final ChronicleMap<String, byte[]> map) {
+    private ChronicleStore(final Path file, final ChronicleMap<String, byte[]> map) {
+        this.file = file;
         this.map = map;
     }
 
@@ -56,14 +59,14 @@ public final class ChronicleStore implements PublishedStore {
         }
         if (!holdsValues(file)) {
             Files.write(mark, new byte[0]);
-            final ChronicleStore made = new ChronicleStore(builder.createPersistedTo(file.toFile()));
+            final ChronicleStore made = new ChronicleStore(file, builder.createPersistedTo(file.toFile()));
             Files.delete(mark);
             return made;
         }
         if (!Files.exists(copy)) {
             keepCopy(file, copy);
         }
-        final ChronicleStore mended = new ChronicleStore(builder.recoverPersistedTo(file.toFile(), true));
+        final ChronicleStore mended = new ChronicleStore(file, builder.recoverPersistedTo(file.toFile(), true));
         Files.deleteIfExists(copy);
         return mended;
     }
@@ -169,5 +172,16 @@ public final class ChronicleStore implements PublishedStore {
     @Override
     public synchronized void close() {
         map.close();
+    }
+
+    /** Not before it is closed: Chronicle Map asks for the file by its name whenever that is to grow. */
+    @Override
+    public synchronized void discard() {
+        map.close();
+        try {
+            remove(file);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 }

@@ -97,8 +97,10 @@ public final class LazyStore implements PublishedStore {
         }
     }
 
-    private void awaitOpen() {
+    @Override
+    public void awaitOpen() {
         long left = TimeUnit.SECONDS.toNanos(OPEN_SECONDS);
+        lock.lock();
         try {
             while (store == null && failure == null) {
                 if (left <= 0) {
@@ -110,6 +112,8 @@ public final class LazyStore implements PublishedStore {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new IllegalStateException("interrupted while the store of published ids was being opened", e);
+        } finally {
+            lock.unlock();
         }
     }
 
@@ -133,6 +137,19 @@ public final class LazyStore implements PublishedStore {
             closed = true;
             if (store != null) {
                 store.close();
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    @Override
+    public void discard() {
+        lock.lock();
+        try {
+            closed = true;
+            if (store != null) {
+                store.discard();
             }
         } finally {
             lock.unlock();

@@ -11,6 +11,19 @@ public interface PublishedStore extends AutoCloseable {
     /** Removes every key that begins so. */
     void removeAll(String prefix);
 
+    /**
+     * Waits until it is open, or cannot be opened; most are at once.
+     *
+     * @throws IllegalStateException it was not within a minute
+     */
+    default void awaitOpen() {
+    }
+
     @Override
     void close();
+
+    /** Closes it and removes what outlives it, for a job that has ended. To be called when it is open. */
+    default void discard() {
+        close();
+    }
 }

@@ -27,6 +27,7 @@ import org.junit.jupiter.params.provider.EnumSource;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
@@ -440,6 +441,26 @@ class CheckpointRunTest {
         final Map<String, byte[]> found = b.link.lookup(Set.of("large", "empty", "none"), Duration.ofSeconds(20));
         assertEquals(Set.of("large", "empty"), found.keySet());
         assertEquals(100_000, found.get("large").length);
+    }
+
+    /** Which the ranks that are left go on to use. */
+    @Test
+    void whatRanksHaveRegisteredIsKeptAsLongAsOneIsLeft() throws Exception {
+        final Path folder = Files.createDirectory(ReceiverRegister.folder(job.coordinator.runDirectory()));
+        final Path lock = Files.createFile(ReceiverRegister.lock(folder));
+        final Path registered = Files.createFile(folder.resolve("registered"));
+        job.rank("a");
+        job.agent.close();
+        assertTrue(Files.exists(registered) && Files.exists(lock));
+    }
+
+    @Test
+    void whatRanksHaveRegisteredIsRemovedAtTheEndButNotTheLock() throws Exception {
+        final Path folder = Files.createDirectory(ReceiverRegister.folder(job.coordinator.runDirectory()));
+        final Path lock = Files.createFile(ReceiverRegister.lock(folder));
+        final Path registered = Files.createFile(folder.resolve("registered"));
+        job.agent.close();
+        assertTrue(!Files.exists(registered) && Files.exists(lock));
     }
 
     @Test
