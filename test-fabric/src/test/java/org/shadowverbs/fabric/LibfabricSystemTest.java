@@ -23,7 +23,7 @@ final class LibfabricSystemTest {
 
     /** So many iterations, in thousands, that it takes longer than two checkpoints. */
     @ParameterizedTest
-    @CsvSource({"hca, shadow0-dgram, 40", "ib2tcp, tcp0-dgram, 200"})
+    @CsvSource({"hca, shadow0-dgram, 40", "ib2tcp, tcp0-dgram, 400"})
     void goesOnAfterCheckpointAndAfterRestart(final String backend, final String domain, final int thousands) throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled"))) {
             job.backend(backend);
