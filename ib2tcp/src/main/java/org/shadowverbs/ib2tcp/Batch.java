@@ -51,17 +51,12 @@ final class Batch {
         return append(Frame.SIZE);
     }
 
-    /** Where a payload of that many bytes, at most {@link #TINY}, is copied to. */
+    /** Where a payload of that many bytes is copied to: at most {@link #TINY}, or inline data. */
     long append(final int bytes) {
         final long at = staging + used;
         used += bytes;
         vectors.extend(at, bytes);
         return at;
-    }
-
-    /** Adds a small payload that is our own. */
-    void addInline(final long address, final int bytes) {
-        Memory.copy(address, append(bytes), bytes);
     }
 
     /**

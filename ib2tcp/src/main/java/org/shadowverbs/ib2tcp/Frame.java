@@ -106,18 +106,14 @@ final class Frame {
     /** As above, with flags and payload. Each word is written at once: a few instructions for each message count. */
     static void start(final long at, final int type, final int opcode, final int attempt, final int flags, final int payload,
             final int destination, final int source, final int sequence) {
-        Memory.net64(at, pair(type << 24 | opcode << 16 | (attempt & 0xff) << 8 | flags, payload));
-        Memory.net64(at + 8, pair(destination, source));
-        Memory.net64(at + 16, pair(sequence, 0));
+        Memory.netPair(at, type << 24 | opcode << 16 | (attempt & 0xff) << 8 | flags, payload);
+        Memory.netPair(at + 8, destination, source);
+        Memory.netPair(at + 16, sequence, 0);
         Memory.i64(at + 24, 0);
         Memory.i64(at + 32, 0);
         Memory.i64(at + 40, 0);
         Memory.i64(at + 48, 0);
         Memory.i64(at + 56, 0);
-    }
-
-    private static long pair(final int first, final int second) {
-        return (long) first << 32 | second & 0xffffffffL;
     }
 
     static int type(final long at) {

@@ -56,8 +56,16 @@ final class Memory {
 
     /** Two neighbours of 4 bytes each; at need not be aligned. */
     static void pair(final long at, final int first, final int second) {
-        final boolean little = ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN;
-        i64(at, (long) (little ? second : first) << 32 | (little ? first : second) & 0xffffffffL);
+        i64(at, ByteOrder.nativeOrder() == ByteOrder.LITTLE_ENDIAN ? join(second, first) : join(first, second));
+    }
+
+    /** The same in network byte order. */
+    static void netPair(final long at, final int first, final int second) {
+        net64(at, join(first, second));
+    }
+
+    private static long join(final int high, final int low) {
+        return (long) high << 32 | low & 0xffffffffL;
     }
 
     /** Network byte order. */

@@ -98,9 +98,7 @@ abstract class Requester extends Sender {
 
     /** Adds the next bytes of a request's payload. */
     final void payload(final Batch batch, final long request, final int bytes) {
-        if ((Memory.i32(request + Layouts.SEND_FLAGS) & FLAG_INLINE) != 0) {
-            batch.addInline(request + Layouts.SEND_SIZE + offset, bytes);
-        } else if (bytes <= Batch.TINY) {
+        if (bytes <= Batch.TINY || (Memory.i32(request + Layouts.SEND_FLAGS) & FLAG_INLINE) != 0) {
             copyPayload(batch.append(bytes), request, bytes);
         } else {
             payload(batch.vectors(), request, bytes);
