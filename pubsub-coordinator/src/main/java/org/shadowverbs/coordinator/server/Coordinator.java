@@ -418,9 +418,8 @@ public final class Coordinator implements AutoCloseable {
         });
     }
 
-    /** Ends agents and coordinator; the job's programs run on without them. */
+    /** Ends agents and coordinator; the job's programs run on without them. To be called after {@link #awaitStore}. */
     void quit(final String reason) {
-        awaitStore();
         if (!closed.compareAndSet(false, true)) {
             return;
         }

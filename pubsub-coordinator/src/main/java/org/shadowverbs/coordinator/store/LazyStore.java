@@ -5,6 +5,7 @@ import java.util.concurrent.Callable;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.Consumer;
 
 /**
  * Opens another store on a thread of its own: Chronicle Map takes a second, and nobody is to wait for it. What is put
@@ -132,24 +133,20 @@ public final class LazyStore implements PublishedStore {
 
     @Override
     public void close() {
-        lock.lock();
-        try {
-            closed = true;
-            if (store != null) {
-                store.close();
-            }
-        } finally {
-            lock.unlock();
-        }
+        end(PublishedStore::close);
     }
 
     @Override
     public void discard() {
+        end(PublishedStore::discard);
+    }
+
+    private void end(final Consumer<PublishedStore> how) {
         lock.lock();
         try {
             closed = true;
             if (store != null) {
-                store.discard();
+                how.accept(store);
             }
         } finally {
             lock.unlock();
