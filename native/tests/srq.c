@@ -313,6 +313,17 @@ static void *poll_all(void *argument)
 	return NULL;
 }
 
+/* All places have come back, and none twice. */
+static void close_refilled(struct shared *s, struct ibv_qp *qp, struct ibv_cq *other)
+{
+	for (int i = 0; i < RECEIVES; i++)
+		CHECK_EQUAL(post(s, i), 0);
+	CHECK_EQUAL(post(s, 99), ENOMEM);
+	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
+	CHECK_EQUAL(ibv_destroy_cq(other), 0);
+	close_shared(s);
+}
+
 /* Two threads poll two completion queues while a third posts: every place is used again and again. */
 static void several_threads(void)
 {
@@ -344,12 +355,7 @@ static void several_threads(void)
 	CHECK_EQUAL(bookmark(s->qps[0]).received, MESSAGES / 2);
 	CHECK_EQUAL(srq_bookmark(s).receives, 0);
 	sv_gate_open();
-	for (int i = 0; i < RECEIVES; i++)
-		CHECK_EQUAL(post(s, i), 0);
-	CHECK_EQUAL(post(s, 99), ENOMEM);
-	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
-	CHECK_EQUAL(ibv_destroy_cq(other), 0);
-	close_shared(s);
+	close_refilled(s, qp, other);
 }
 
 struct worker {
@@ -401,12 +407,7 @@ static void two_threads_post_and_poll(void)
 		post_and_poll(&here);
 		pthread_join(thread, NULL);
 		CHECK_EQUAL(srq_bookmark(s).receives, 0);
-		for (int i = 0; i < RECEIVES; i++)
-			CHECK_EQUAL(post(s, i), 0);
-		CHECK_EQUAL(post(s, 99), ENOMEM);
-		CHECK_EQUAL(ibv_destroy_qp(qp), 0);
-		CHECK_EQUAL(ibv_destroy_cq(other), 0);
-		close_shared(s);
+		close_refilled(s, qp, other);
 	}
 }
 
