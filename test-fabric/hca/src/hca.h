@@ -259,7 +259,7 @@ struct hca_send_wqe {
 
 enum stall_reason {
 	STALL_NONE,
-	STALL_DELAY,		/* a fault setting */
+	STALL_DELAY,		/* a fault setting, or the rate limit */
 	STALL_RNR,
 	STALL_NO_RESPONSE,
 };
@@ -281,6 +281,8 @@ struct hca_sq {
 	enum stall_reason stall;
 	uint64_t stall_until;
 	uint32_t no_response;		/* attempts in vain since the last progress */
+	uint64_t paced_until;		/* what has been sent is paid for then, at the rate limit; ns */
+	uint32_t max_burst;		/* bytes that may be sent before they are paid for */
 	uint32_t rnr_left;
 	/* Under the context's stall_lock: */
 	bool stall_listed;
@@ -500,6 +502,16 @@ struct ibv_cq *cq_create(struct ibv_context *context, int cqe, void *cq_context,
 			 int comp_vector, const char *verb);
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 int cq_modify(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
+
+/* pacing.c. The rate is in kbit/s, 0: no limit; sq.lock held, but by pacing_modify, which is ibv_modify_qp_rate_limit. */
+struct ibv_packet_pacing_caps pacing_caps(const struct seg *seg);
+int pacing_check(const struct seg *seg, uint32_t rate);
+void pacing_set(struct hca_qp *qp, uint32_t rate, uint32_t max_burst);
+/* When the next request may begin, in ns. */
+uint64_t pacing_due(const struct hca_qp *qp);
+void pacing_charge(struct hca_qp *qp, uint64_t bytes);
+int pacing_modify(struct ibv_qp *ibqp, struct ibv_qp_rate_limit_attr *attr);
+
 int cq_poll(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int cq_req_notify(struct ibv_cq *cq, int solicited_only);
 

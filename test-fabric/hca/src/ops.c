@@ -21,6 +21,7 @@ static int query_device_ex(struct ibv_context *context, const struct ibv_query_d
 	full.completion_timestamp_mask = UINT64_MAX;
 	full.hca_core_clock = 1000000;	/* kHz: completions are stamped in nanoseconds */
 	full.device_cap_flags_ex = full.orig_attr.device_cap_flags;
+	full.packet_pacing_caps = pacing_caps(context_of(context)->seg);
 	memset(attr, 0, size);
 	memcpy(attr, &full, size < sizeof(full) ? size : sizeof(full));
 	return 0;
@@ -74,6 +75,7 @@ void ops_set(struct hca_context *ctx)
 	ctx->vctx.dealloc_td = td_dealloc;
 	ctx->vctx.alloc_parent_domain = pd_alloc_parent;
 	ctx->vctx.modify_cq = cq_modify;
+	ctx->vctx.modify_qp_rate_limit = pacing_modify;
 	ctx->vctx.open_xrcd = xrcd_open;
 	ctx->vctx.close_xrcd = xrcd_close;
 	ctx->vctx.open_qp = xrc_open_qp;

@@ -16,11 +16,12 @@ static const struct transition rc_transitions[] = {
 	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
 	{ IBV_QPS_INIT, IBV_QPS_RTR,
 	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-	  IBV_QP_MIN_RNR_TIMER, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
+	  IBV_QP_MIN_RNR_TIMER, IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX | IBV_QP_RATE_LIMIT },
 	{ IBV_QPS_RTR, IBV_QPS_RTS,
 	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC,
-	  IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER },
+	  IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_RATE_LIMIT },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0,
+	  IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER | IBV_QP_RATE_LIMIT },
 	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
 	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER },
 	{ IBV_QPS_SQD, IBV_QPS_SQD, 0,
@@ -34,8 +35,8 @@ static const struct transition uc_transitions[] = {
 	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
 	{ IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN,
 	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS },
+	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_RATE_LIMIT },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_RATE_LIMIT },
 	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
 	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | MIG | IBV_QP_ACCESS_FLAGS },
 	{ IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_AV | MIG | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
@@ -47,8 +48,8 @@ static const struct transition ud_transitions[] = {
 	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY, 0 },
 	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY },
 	{ IBV_QPS_INIT, IBV_QPS_RTR, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
-	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY },
-	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY },
+	{ IBV_QPS_RTR, IBV_QPS_RTS, IBV_QP_SQ_PSN, IBV_QP_CUR_STATE | IBV_QP_QKEY | IBV_QP_RATE_LIMIT },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY | IBV_QP_RATE_LIMIT },
 	{ IBV_QPS_RTS, IBV_QPS_SQD, 0, IBV_QP_EN_SQD_ASYNC_NOTIFY },
 	{ IBV_QPS_SQD, IBV_QPS_RTS, 0, IBV_QP_CUR_STATE | IBV_QP_QKEY },
 	{ IBV_QPS_SQD, IBV_QPS_SQD, 0, IBV_QP_PKEY_INDEX | IBV_QP_QKEY },
@@ -136,7 +137,7 @@ static int values_check(const struct seg *seg, const struct ibv_qp_attr *attr, i
 	if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > HCA_MAX_RD_ATOMIC) ||
 	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > HCA_MAX_RD_ATOMIC))
 		return EINVAL;
-	return 0;
+	return mask & IBV_QP_RATE_LIMIT ? pacing_check(seg, attr->rate_limit) : 0;
 }
 
 /* sq.lock and the responder's lock held */
@@ -192,6 +193,8 @@ static void apply(struct hca_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		own->path_mig_state = attr->path_mig_state;
 	if (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY)
 		own->en_sqd_async_notify = attr->en_sqd_async_notify;
+	if (mask & IBV_QP_RATE_LIMIT)
+		pacing_set(qp, attr->rate_limit, 0);
 }
 
 /* To RESET: what was posted is gone without a completion. */
@@ -217,6 +220,7 @@ static void reset(struct hca_qp *qp)
 	shm->rnr_forced = 0;
 	shm->rnr_waiter = 0;
 	memset(&qp->attr, 0, sizeof(qp->attr));
+	pacing_set(qp, 0, 0);
 	qp->attr.cap = cap;
 	qp->attr.port_num = shm->port = 1;
 }

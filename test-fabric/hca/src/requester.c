@@ -222,6 +222,7 @@ static bool attempt(struct request *req)
 		stall(qp, STALL_RNR, rnr_timer_us[req->remote->min_rnr_timer & 31] * 1000ULL);
 		return false;
 	default:
+		pacing_charge(qp, req->length);
 		complete(qp, req->wqe, status, req->length);
 		return true;
 	}
@@ -271,6 +272,10 @@ void requester_run(struct hca_qp *qp)
 		if (wqe->not_before && sq->stall == STALL_NONE && wqe->not_before > hca_now_ns()) {
 			sq->stall = STALL_DELAY;
 			sq->stall_until = wqe->not_before;
+		}
+		if (sq->paced_until && sq->stall == STALL_NONE && pacing_due(qp) > hca_now_ns()) {
+			sq->stall = STALL_DELAY;
+			sq->stall_until = pacing_due(qp);
 		}
 		if (sq->stall != STALL_NONE) {
 			if (hca_now_ns() < sq->stall_until) {

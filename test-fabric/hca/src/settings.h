@@ -24,6 +24,8 @@
 	X(enomem_every,		ENOMEM_EVERY,		0)	\
 	X(fatal_after,		FATAL_AFTER,		0)	\
 	X(die_at,		DIE_AT,			0)	\
+	X(rate_limit_min,	RATE_LIMIT_MIN,		1)	\
+	X(rate_limit_max,	RATE_LIMIT_MAX,		100000000) \
 	X(report_leaks,		REPORT_LEAKS,		0)
 
 struct hca_settings {
