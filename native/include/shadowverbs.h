@@ -80,6 +80,7 @@ enum sv_op {
 	SV_OP_OPEN_XRCD,		/* context, struct ibv_xrcd_init_attr * -> xrcd */
 	SV_OP_CLOSE_XRCD,		/* xrcd */
 	SV_OP_OPEN_QP,			/* context, struct ibv_qp_open_attr * -> qp */
+	SV_OP_MODIFY_QP_RATE_LIMIT,	/* qp, struct ibv_qp_rate_limit_attr * */
 	SV_OP_FROM_KERNEL,		/* struct ibv_ah_attr *: as the kernel's connection manager made it, real to virtual */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
 	SV_OP_COUNT
@@ -348,6 +349,7 @@ int sv_real_close_xrcd(struct ibv_xrcd *real);
 struct ibv_srq *sv_real_create_srq_ex(struct ibv_context *real, struct ibv_srq_init_attr_ex *attr);
 int sv_real_get_srq_num(struct ibv_srq *real, uint32_t *number);
 struct ibv_qp *sv_real_create_qp_ex(struct ibv_context *real, struct ibv_qp_init_attr_ex *attr);
+int sv_real_modify_qp_rate_limit(struct ibv_qp *real, struct ibv_qp_rate_limit_attr *attr);
 struct ibv_qp *sv_real_open_qp(struct ibv_context *real, struct ibv_qp_open_attr *attr);
 
 /* ---- Drain [gate closed] ------------------------------------------------------------------------------------ */

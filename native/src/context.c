@@ -53,6 +53,11 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *context, struct ibv_qp_in
 				  SV_POINTER(attr));
 }
 
+static int modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr)
+{
+	return SV_CONTROL(SV_OP_MODIFY_QP_RATE_LIMIT, "ibv_modify_qp_rate_limit", NULL, SV_POINTER(qp), SV_POINTER(attr));
+}
+
 static struct ibv_srq *create_srq_ex(struct ibv_context *context, struct ibv_srq_init_attr_ex *attr)
 {
 	return SV_CONTROL_POINTER(struct ibv_srq, SV_OP_CREATE_SRQ_EX, "ibv_create_srq_ex", SV_POINTER(context),
@@ -94,6 +99,7 @@ const struct verbs_context sv_verbs_template = {
 	.open_xrcd = sv_open_xrcd,
 	.close_xrcd = sv_close_xrcd,
 	.open_qp = sv_open_qp,
+	.modify_qp_rate_limit = modify_qp_rate_limit,
 	.ABI_placeholder1 = (void (*)(void))refuse_ibv_create_flow,
 	.ABI_placeholder2 = (void (*)(void))refuse_ibv_destroy_flow,
 	.sz = sizeof(struct verbs_context),

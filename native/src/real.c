@@ -86,6 +86,11 @@ struct ibv_cq_ex *sv_real_create_cq_ex(struct ibv_context *real, struct ibv_cq_i
 	return ibv_create_cq_ex(real, attr);
 }
 
+int sv_real_modify_qp_rate_limit(struct ibv_qp *real, struct ibv_qp_rate_limit_attr *attr)
+{
+	return ibv_modify_qp_rate_limit(real, attr);
+}
+
 int sv_real_modify_cq(struct ibv_cq *real, struct ibv_modify_cq_attr *attr)
 {
 	return ibv_modify_cq(real, attr);

@@ -580,6 +580,19 @@ static void no_operation_is_forgotten(void)
 	close_fixture(f);
 }
 
+/* The device gets what the program gave, the program what the device says. */
+static void rate_limit(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_qp_rate_limit_attr limit = { 5000, 4096, 1024, 0 };
+
+	CHECK_EQUAL(ibv_modify_qp_rate_limit(f->qp, &limit), 0);
+	CHECK(!memcmp(&mock_qp(f->qp)->limit, &limit, sizeof(limit)));
+	limit.rate_limit = 0;
+	CHECK_EQUAL(ibv_modify_qp_rate_limit(f->qp, &limit), ERANGE);
+	close_fixture(f);
+}
+
 static void failures_of_the_driver(void)
 {
 	struct fixture *f = open_fixture(shape);
@@ -640,6 +653,7 @@ int main(void)
 	RUN(domains);
 	RUN(refused_by_name);
 	RUN(no_operation_is_forgotten);
+	RUN(rate_limit);
 	RUN(failures_of_the_driver);
 	return 0;
 }

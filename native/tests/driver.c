@@ -560,6 +560,8 @@ static int carry_out(struct sv_request *r)
 		}
 		return err;
 	}
+	case SV_OP_MODIFY_QP_RATE_LIMIT:
+		return sv_real_modify_qp_rate_limit(sv_real(first), pointer(r->arg[1]));
 	case SV_OP_QUERY_QP:
 		return real.query_qp(sv_real(first), pointer(r->arg[1]), r->arg[2], pointer(r->arg[3]));
 	case SV_OP_OPEN_QP:

@@ -832,6 +832,12 @@ int ibv_modify_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask)
 	return 0;
 }
 
+static int modify_qp_rate_limit(struct ibv_qp *v, struct ibv_qp_rate_limit_attr *attr)
+{
+	OBJECT(v, mock_qp, QP_MAGIC)->limit = *attr;
+	return attr->rate_limit ? 0 : ERANGE;
+}
+
 int ibv_query_qp(struct ibv_qp *v, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
 	(void)mask;
@@ -929,6 +935,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *v)
 	context->ex.get_srq_num = get_srq_num;
 	context->ex.create_qp_ex = create_qp_ex;
 	context->ex.open_qp = open_qp;
+	context->ex.modify_qp_rate_limit = modify_qp_rate_limit;
 	context->ex.alloc_null_mr = alloc_null_mr;
 	context->ex.alloc_dm = alloc_dm;
 	context->ex.free_dm = free_dm;

@@ -63,6 +63,7 @@ struct mock_qp {
 	bool signal_all;
 	unsigned users;			/* threads that post sends: the library must let in one only */
 	struct ibv_qp_attr attr;
+	struct ibv_qp_rate_limit_attr limit;
 };
 
 struct mock_srq {

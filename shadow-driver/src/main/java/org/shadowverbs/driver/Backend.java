@@ -161,5 +161,8 @@ interface Backend {
 
     int modifyQp(long qp, MemorySegment attr, int mask);
 
+    /** @param attr struct ibv_qp_rate_limit_attr */
+    int modifyQpRateLimit(long qp, MemorySegment attr);
+
     int destroyQp(long qp);
 }

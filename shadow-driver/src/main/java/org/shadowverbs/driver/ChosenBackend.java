@@ -234,6 +234,11 @@ final class ChosenBackend implements Backend {
     }
 
     @Override
+    public int modifyQpRateLimit(final long qp, final MemorySegment attr) {
+        return chosen.modifyQpRateLimit(qp, attr);
+    }
+
+    @Override
     public int destroyQp(final long qp) {
         return chosen.destroyQp(qp);
     }

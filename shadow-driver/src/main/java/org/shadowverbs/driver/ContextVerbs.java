@@ -137,7 +137,7 @@ final class ContextVerbs {
         ibv_device_attr_ex.odp_caps(attr).fill((byte) 0);
         ibv_device_attr_ex.tso_caps(attr).fill((byte) 0);
         ibv_device_attr_ex.rss_caps(attr).fill((byte) 0);
-        ibv_device_attr_ex.packet_pacing_caps(attr).fill((byte) 0);
+        Pacing.hideRefused(ibv_device_attr_ex.packet_pacing_caps(attr));
         ibv_device_attr_ex.tm_caps(attr).fill((byte) 0);
         ibv_device_attr_ex.max_wq_type_rq(attr, 0);
         ibv_device_attr_ex.raw_packet_caps(attr, 0);

@@ -378,6 +378,11 @@ final class HcaBackend implements Backend {
     }
 
     @Override
+    public int modifyQpRateLimit(final long qp, final MemorySegment attr) {
+        return err(library.realModifyQpRateLimit(qp, attr));
+    }
+
+    @Override
     public int destroyQp(final long qp) {
         return err(call(IBV_DESTROY_QP, qp));
     }

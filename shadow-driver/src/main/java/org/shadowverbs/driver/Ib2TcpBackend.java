@@ -352,6 +352,12 @@ final class Ib2TcpBackend implements Backend {
         return err(() -> verbs.modifyQp(qp, attr, mask));
     }
 
+    /** A program that wants it sees in ibv_query_device_ex that there is none. */
+    @Override
+    public int modifyQpRateLimit(final long qp, final MemorySegment attr) {
+        return VerbsErrno.EOPNOTSUPP;
+    }
+
     @Override
     public int destroyQp(final long qp) {
         return err(() -> verbs.destroyQp(qp));

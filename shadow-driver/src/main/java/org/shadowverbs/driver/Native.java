@@ -200,6 +200,8 @@ interface Native {
 
     int realModifyCq(long realCq, MemorySegment attr);
 
+    int realModifyQpRateLimit(long realQp, MemorySegment attr);
+
     /** @return the domain; 0 with {@link Downcall#errno} */
     long realOpenXrcd(long realContext, MemorySegment attr);
 

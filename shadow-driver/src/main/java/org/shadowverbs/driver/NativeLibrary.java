@@ -104,6 +104,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_REAL_REG_DM_MR = f("sv_real_reg_dm_mr");
     private static final MemorySegment SV_REAL_CREATE_CQ_EX = f("sv_real_create_cq_ex");
     private static final MemorySegment SV_REAL_MODIFY_CQ = f("sv_real_modify_cq");
+    private static final MemorySegment SV_REAL_MODIFY_QP_RATE_LIMIT = f("sv_real_modify_qp_rate_limit");
     private static final MemorySegment SV_REAL_OPEN_XRCD = f("sv_real_open_xrcd");
     private static final MemorySegment SV_REAL_CLOSE_XRCD = f("sv_real_close_xrcd");
     private static final MemorySegment SV_REAL_OPEN_QP = f("sv_real_open_qp");
@@ -654,6 +655,11 @@ final class NativeLibrary implements Native {
     @Override
     public int realModifyCq(final long realCq, final MemorySegment attr) {
         return (int) call(SV_REAL_MODIFY_CQ, realCq, attr.address());
+    }
+
+    @Override
+    public int realModifyQpRateLimit(final long realQp, final MemorySegment attr) {
+        return (int) call(SV_REAL_MODIFY_QP_RATE_LIMIT, realQp, attr.address());
     }
 
     @Override

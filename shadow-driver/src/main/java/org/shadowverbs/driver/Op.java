@@ -51,8 +51,9 @@ final class Op {
     static final int OPEN_XRCD = 46;
     static final int CLOSE_XRCD = 47;
     static final int OPEN_QP = 48;
-    static final int FROM_KERNEL = 49;
-    static final int EXIT = 50;
+    static final int MODIFY_QP_RATE_LIMIT = 49;
+    static final int FROM_KERNEL = 50;
+    static final int EXIT = 51;
 
     private Op() {
     }

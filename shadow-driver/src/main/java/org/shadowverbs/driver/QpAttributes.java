@@ -7,6 +7,7 @@ import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
+import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.Gid;
 import org.shadowverbs.ids.RecordReader;
@@ -15,7 +16,8 @@ import org.shadowverbs.ids.RecordWriter;
 /**
  * What ibv_modify_qp has set so far, merged in order: the latest value of each attribute, and the state. To make the queue
  * pair anew each attribute is given at the first transition that takes it, with its latest value: what was changed by a
- * later RTS to RTS is so in force from the start. Ids are virtual, as the application gave them.
+ * later RTS to RTS is so in force from the start. Ids are virtual, as the application gave them. A rate limit, which the
+ * device may not have, is left to {@link Pacing}.
  *
  * <p>Source: ibv_modify_qp(3) and IBTA volume 1, 11.2.5.2, for the attributes of each transition of a reliable
  * connection.
@@ -23,6 +25,7 @@ import org.shadowverbs.ids.RecordWriter;
 final class QpAttributes {
     private static final int STATE = verbs_h.IBV_QP_STATE();
     private static final int AV = verbs_h.IBV_QP_AV();
+    private static final int RATE_LIMIT = verbs_h.IBV_QP_RATE_LIMIT();
 
     private static final int AT_INIT = verbs_h.IBV_QP_PKEY_INDEX() | verbs_h.IBV_QP_PORT()
             | verbs_h.IBV_QP_ACCESS_FLAGS() | verbs_h.IBV_QP_QKEY();
@@ -57,13 +60,17 @@ final class QpAttributes {
         verbs_h.IBV_QP_PATH_MIG_STATE(), ibv_qp_attr.path_mig_state$offset(), 4,
         verbs_h.IBV_QP_CAP(), ibv_qp_attr.cap$offset(), ibv_qp_cap.sizeof(),
         verbs_h.IBV_QP_DEST_QPN(), ibv_qp_attr.dest_qp_num$offset(), 4,
-        verbs_h.IBV_QP_RATE_LIMIT(), ibv_qp_attr.rate_limit$offset(), 4,
+        RATE_LIMIT, ibv_qp_attr.rate_limit$offset(), 4,
     };
 
     /** A struct ibv_qp_attr on the Java heap; longs, so that it is aligned. */
     private final MemorySegment latest = MemorySegment.ofArray(new long[(int) (ibv_qp_attr.sizeof() + 7) / 8]);
     private int given;
     private int state = verbs_h.IBV_QPS_RESET();
+    /** Of a rate limit that ibv_modify_qp_rate_limit has set; ibv_modify_qp leaves the rest to the device. */
+    private boolean ratedByItsOwnVerb;
+    private int maxBurst;
+    private short typicalPacket;
 
     /** For another process that has the queue pair open, to {@link #decode}. */
     synchronized byte[] encode() {
@@ -88,8 +95,33 @@ final class QpAttributes {
                 return;
             }
         }
+        if ((mask & RATE_LIMIT) != 0) {
+            ratedByItsOwnVerb = false;
+        }
         copy(attr, latest, mask);
         given |= mask;
+    }
+
+    /** Notes a modify_qp_rate_limit that succeeded. */
+    synchronized void recordRateLimit(final MemorySegment attr) {
+        ibv_qp_attr.rate_limit(latest, ibv_qp_rate_limit_attr.rate_limit(attr));
+        maxBurst = ibv_qp_rate_limit_attr.max_burst_sz(attr);
+        typicalPacket = ibv_qp_rate_limit_attr.typical_pkt_sz(attr);
+        ratedByItsOwnVerb = true;
+        given |= RATE_LIMIT;
+    }
+
+    /** In kbit/s; 0: none. */
+    synchronized int rateLimit() {
+        return ibv_qp_attr.rate_limit(latest);
+    }
+
+    /** Fills a zeroed struct, if ibv_modify_qp_rate_limit has set the limit; false: ibv_modify_qp has. */
+    synchronized boolean fillRateLimit(final MemorySegment attr) {
+        ibv_qp_rate_limit_attr.rate_limit(attr, rateLimit());
+        ibv_qp_rate_limit_attr.max_burst_sz(attr, maxBurst);
+        ibv_qp_rate_limit_attr.typical_pkt_sz(attr, typicalPacket);
+        return ratedByItsOwnVerb;
     }
 
     /** The attributes of the mask, from one struct to another. */

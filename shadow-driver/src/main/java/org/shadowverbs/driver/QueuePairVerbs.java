@@ -8,6 +8,7 @@ import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.ExceptionSet;
 
@@ -28,6 +29,7 @@ final class QueuePairVerbs {
     private final Job job;
     private final DatagramVerbs datagrams;
     private final SharedReceivers receivers;
+    private final Pacing pacing;
 
     QueuePairVerbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
             final Job job) {
@@ -39,6 +41,11 @@ final class QueuePairVerbs {
         this.job = job;
         this.datagrams = new DatagramVerbs(library, backend, model, job);
         this.receivers = new SharedReceivers(library, backend, model, job);
+        this.pacing = new Pacing(library, backend);
+    }
+
+    Pacing pacing() {
+        return pacing;
     }
 
     SharedReceivers receivers() {
@@ -272,6 +279,20 @@ final class QueuePairVerbs {
         return 0;
     }
 
+    int modifyRateLimit(final long vqp, final MemorySegment attr) {
+        final Qp qp = model.queuePair(vqp);
+        if (ibv_qp_rate_limit_attr.comp_mask(attr) != 0 || qp.xrcd != null) {
+            return VerbsErrno.EINVAL;
+        }
+        synchronized (qp) {
+            final int err = backend.modifyQpRateLimit(qp.real, attr);
+            if (err == 0) {
+                qp.attributes.recordRateLimit(attr);
+            }
+            return err;
+        }
+    }
+
     private static boolean resets(final MemorySegment attr, final int mask) {
         return (mask & verbs_h.IBV_QP_STATE()) != 0 && ibv_qp_attr.qp_state(attr) == verbs_h.IBV_QPS_RESET();
     }
@@ -306,7 +327,7 @@ final class QueuePairVerbs {
     int replay(final Qp qp, final int target) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment real = ibv_qp_attr.allocate(arena);
-            final int mask = qp.attributes.fill(real, target);
+            final int mask = qp.attributes.fill(real, target) | pacing.fillBeforeRts(qp, real, target);
             translate.toReal(qp.context(), real, mask);
             return backend.modifyQp(qp.real, real, mask);
         }

@@ -361,6 +361,9 @@ final class Reattach {
                             + VerbsErrno.name(err));
                 }
             }
+            if (qp.attributes.state() == verbs_h.IBV_QPS_RTS()) {
+                queuePairs.pacing().limit(qp);
+            }
             for (final MulticastGroup group : qp.groups) {
                 final int err = group.attach(backend, qp.real);
                 if (err != 0) {

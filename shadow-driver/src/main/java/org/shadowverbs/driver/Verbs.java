@@ -10,6 +10,7 @@ import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
+import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
@@ -172,6 +173,9 @@ final class Verbs {
                 break;
             case Op.MODIFY_QP:
                 r.answer(0, queuePairs.modify(r.arg(0), r.struct(1, ibv_qp_attr.sizeof()), r.intArg(2)));
+                break;
+            case Op.MODIFY_QP_RATE_LIMIT:
+                r.answer(0, queuePairs.modifyRateLimit(r.arg(0), r.struct(1, ibv_qp_rate_limit_attr.sizeof())));
                 break;
             case Op.DESTROY_QP:
                 r.answer(0, queuePairs.destroy(r.arg(0)));

@@ -23,10 +23,12 @@ import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_mr;
+import org.shadowverbs.bindings.verbs.ibv_packet_pacing_caps;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
+import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.ExceptionSet;
@@ -156,7 +158,61 @@ class VerbsTest {
         assertEquals(shadowverbs_h.SV_OP_DESTROY_AH(), Op.DESTROY_AH);
         assertEquals(shadowverbs_h.SV_OP_CREATE_SRQ_EX(), Op.CREATE_SRQ_EX);
         assertEquals(shadowverbs_h.SV_OP_OPEN_QP(), Op.OPEN_QP);
+        assertEquals(shadowverbs_h.SV_OP_MODIFY_QP_RATE_LIMIT(), Op.MODIFY_QP_RATE_LIMIT);
         assertEquals(shadowverbs_h.SV_OP_EXIT(), Op.EXIT);
+    }
+
+    /** {@return the queue pair of a fresh device, context first} */
+    private long[] freshQueuePair() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        return new long[] {context, createQp(pd, call(Op.CREATE_CQ, context, 10, 0, 0, 0))};
+    }
+
+    @Test
+    void aRateLimitIsTheDevicesBusinessAndRecordedWhenItHasTakenIt() {
+        final long qp = freshQueuePair()[1];
+        final MemorySegment limit = ibv_qp_rate_limit_attr.allocate(arena);
+        ibv_qp_rate_limit_attr.rate_limit(limit, 7000);
+        ibv_qp_rate_limit_attr.max_burst_sz(limit, 64);
+        ibv_qp_rate_limit_attr.typical_pkt_sz(limit, (short) 32);
+        device.answer("modifyQpRateLimit", args -> VerbsErrno.EBUSY);
+        assertEquals(VerbsErrno.EBUSY, errOf(Op.MODIFY_QP_RATE_LIMIT, qp, limit.address()));
+        assertEquals(0, model.queuePair(qp).attributes.rateLimit());
+        device.answer("modifyQpRateLimit", args -> {
+            assertEquals(model.queuePair(qp).real, args[0]);
+            assertEquals(7000, ibv_qp_rate_limit_attr.rate_limit((MemorySegment) args[1]));
+            return 0;
+        });
+        call(Op.MODIFY_QP_RATE_LIMIT, qp, limit.address());
+        assertEquals(7000, model.queuePair(qp).attributes.rateLimit());
+        ibv_qp_rate_limit_attr.comp_mask(limit, 1);
+        ibv_qp_rate_limit_attr.rate_limit(limit, 8000);
+        assertEquals(VerbsErrno.EINVAL, errOf(Op.MODIFY_QP_RATE_LIMIT, qp, limit.address()));
+        assertEquals(7000, model.queuePair(qp).attributes.rateLimit());
+    }
+
+    @Test
+    void packetPacingIsShownForTypesOfQueuePairsThatThereAre() {
+        final int rawPacket = 8;
+        final long context = freshQueuePair()[0];
+        final MemorySegment attr = ibv_device_attr_ex.allocate(arena);
+        final MemorySegment caps = ibv_device_attr_ex.packet_pacing_caps(attr);
+        final int[] types = {1 << rawPacket | 1 << verbs_h.IBV_QPT_RC(), 1 << rawPacket};
+        for (final int type : types) {
+            device.answer("queryDeviceEx", args -> {
+                final MemorySegment real = ibv_device_attr_ex.packet_pacing_caps((MemorySegment) args[1]);
+                ibv_packet_pacing_caps.qp_rate_limit_min(real, 3);
+                ibv_packet_pacing_caps.qp_rate_limit_max(real, -2);
+                ibv_packet_pacing_caps.supported_qpts(real, type);
+                return 0;
+            });
+            call(Op.QUERY_DEVICE_EX, context, 0, attr.address(), attr.byteSize());
+            final boolean any = type != 1 << rawPacket;
+            assertEquals(any ? 1 << verbs_h.IBV_QPT_RC() : 0, ibv_packet_pacing_caps.supported_qpts(caps));
+            assertEquals(any ? 3 : 0, ibv_packet_pacing_caps.qp_rate_limit_min(caps));
+            assertEquals(any ? -2 : 0, ibv_packet_pacing_caps.qp_rate_limit_max(caps));
+        }
     }
 
     @Test

@@ -38,7 +38,7 @@ final class PairSystemTest {
         "unsignaled-tail --mode plain, unsignaled-tail --mode inline",
         "threads --mode signaled, threads --mode every-fourth",
         "share-map --mode run, share-map --mode rest",
-        "xrc, xrc --signaled, datagram, device",
+        "xrc, xrc --signaled, datagram, device, pacing",
         "new-objects, xrc --mode opened, xrc --mode shared, xrc --mode shared --signaled",
         "xrc --mode crossed, xrc --mode crossed --signaled, xrc --mode landed, xrc --mode landed --signaled",
         "xrc --mode lent, xrc --mode lent --signaled, xrc --mode inherited, xrc --mode inherited --signaled"
@@ -60,6 +60,19 @@ final class PairSystemTest {
                 "extended-cq --mode timestamps", "datagram --mode group", "datagram --mode unicast", "xrc --signaled", "xrc --mode opened",
                 "xrc --mode shared"};
             restart(job, second, cases);
+        }
+    }
+
+    /** What the new device cannot give is said, and the queue pairs go on without. */
+    @Test
+    void rateLimitsAreLostOnADeviceWithoutPacketPacing() throws Exception {
+        try (Job job = Distribution.start()) {
+            job.backend("hca");
+            final List<Running> programs = restart(job, "ib2tcp", "pacing");
+            for (final int rate : new int[] {9000, 12000}) {
+                assertEquals(2, programs.getFirst().lines(" goes on without its rate limit of " + rate
+                        + " kbit/s: the device has no packet pacing"), programs.getFirst().errors());
+            }
         }
     }
 
@@ -98,7 +111,7 @@ final class PairSystemTest {
         }
     }
 
-    private static void restart(final Job job, final String backend, final String... cases) throws Exception {
+    private static List<Running> restart(final Job job, final String backend, final String... cases) throws Exception {
         final Path go = job.work().resolve("restarted");
         final List<Running> programs = launch(job, go, cases);
         final String folder = job.checkpoint().get("folder").asText();
@@ -112,6 +125,7 @@ final class PairSystemTest {
         for (final Running program : programs) {
             assertDone(program);
         }
+        return programs;
     }
 
     private static List<Running> launch(final Job job, final Path go, final String... cases) throws Exception {

@@ -503,28 +503,37 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_OPEN_QP() {
         return SV_OP_OPEN_QP;
     }
-    private static final int SV_OP_FROM_KERNEL = (int)49L;
+    private static final int SV_OP_MODIFY_QP_RATE_LIMIT = (int)49L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_FROM_KERNEL = 49
+     * enum sv_op.SV_OP_MODIFY_QP_RATE_LIMIT = 49
+     * }
+     */
+    public static int SV_OP_MODIFY_QP_RATE_LIMIT() {
+        return SV_OP_MODIFY_QP_RATE_LIMIT;
+    }
+    private static final int SV_OP_FROM_KERNEL = (int)50L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_FROM_KERNEL = 50
      * }
      */
     public static int SV_OP_FROM_KERNEL() {
         return SV_OP_FROM_KERNEL;
     }
-    private static final int SV_OP_EXIT = (int)50L;
+    private static final int SV_OP_EXIT = (int)51L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 50
+     * enum sv_op.SV_OP_EXIT = 51
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)51L;
+    private static final int SV_OP_COUNT = (int)52L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 51
+     * enum sv_op.SV_OP_COUNT = 52
      * }
      */
     public static int SV_OP_COUNT() {
@@ -5750,6 +5759,67 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_real_create_qp_ex", real, attr);
             }
             return (MemorySegment)mh$.invokeExact(real, attr);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_real_modify_qp_rate_limit {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_real_modify_qp_rate_limit");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_real_modify_qp_rate_limit(struct ibv_qp *real, struct ibv_qp_rate_limit_attr *attr)
+     * }
+     */
+    public static FunctionDescriptor sv_real_modify_qp_rate_limit$descriptor() {
+        return sv_real_modify_qp_rate_limit.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_real_modify_qp_rate_limit(struct ibv_qp *real, struct ibv_qp_rate_limit_attr *attr)
+     * }
+     */
+    public static MethodHandle sv_real_modify_qp_rate_limit$handle() {
+        return sv_real_modify_qp_rate_limit.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_real_modify_qp_rate_limit(struct ibv_qp *real, struct ibv_qp_rate_limit_attr *attr)
+     * }
+     */
+    public static MemorySegment sv_real_modify_qp_rate_limit$address() {
+        return sv_real_modify_qp_rate_limit.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_real_modify_qp_rate_limit(struct ibv_qp *real, struct ibv_qp_rate_limit_attr *attr)
+     * }
+     */
+    public static int sv_real_modify_qp_rate_limit(MemorySegment real, MemorySegment attr) {
+        var mh$ = sv_real_modify_qp_rate_limit.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_real_modify_qp_rate_limit", real, attr);
+            }
+            return (int)mh$.invokeExact(real, attr);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

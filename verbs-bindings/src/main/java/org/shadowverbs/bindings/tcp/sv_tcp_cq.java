@@ -44,7 +44,7 @@ public class sv_tcp_cq {
         MemoryLayout.unionLayout(
             ibv_cq.layout().withName("v"),
             ibv_cq_ex.layout().withName("ex")
-        ).withName("$anon$110:2"),
+        ).withName("$anon$111:2"),
         MemoryLayout.paddingLayout(32),
         shadowverbs_tcp_h.C_INT.withName("lock"),
         shadowverbs_tcp_h.C_INT.withName("mask"),
@@ -67,7 +67,7 @@ public class sv_tcp_cq {
         return $LAYOUT;
     }
 
-    private static final GroupLayout v$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("$anon$110:2"), groupElement("v"));
+    private static final GroupLayout v$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("$anon$111:2"), groupElement("v"));
 
     /**
      * Layout for field:
@@ -79,7 +79,7 @@ public class sv_tcp_cq {
         return v$LAYOUT;
     }
 
-    private static final long v$OFFSET = $LAYOUT.byteOffset(groupElement("$anon$110:2"), groupElement("v"));
+    private static final long v$OFFSET = $LAYOUT.byteOffset(groupElement("$anon$111:2"), groupElement("v"));
 
     /**
      * Offset for field:
@@ -111,7 +111,7 @@ public class sv_tcp_cq {
         MemorySegment.copy(fieldValue, 0L, struct, v$OFFSET, v$LAYOUT.byteSize());
     }
 
-    private static final GroupLayout ex$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("$anon$110:2"), groupElement("ex"));
+    private static final GroupLayout ex$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("$anon$111:2"), groupElement("ex"));
 
     /**
      * Layout for field:
@@ -123,7 +123,7 @@ public class sv_tcp_cq {
         return ex$LAYOUT;
     }
 
-    private static final long ex$OFFSET = $LAYOUT.byteOffset(groupElement("$anon$110:2"), groupElement("ex"));
+    private static final long ex$OFFSET = $LAYOUT.byteOffset(groupElement("$anon$111:2"), groupElement("ex"));
 
     /**
      * Offset for field:
