@@ -97,6 +97,10 @@ final class CheckpointRun {
         } catch (Stopped e) {
             giveUp(e.getMessage());
             throw e;
+        } catch (RuntimeException | Error e) {
+            // Whatever it is, the ranks wait behind closed gates.
+            giveUp(e.toString());
+            throw new Stopped(e.toString(), false);
         }
         return kill ? end() : resume();
     }

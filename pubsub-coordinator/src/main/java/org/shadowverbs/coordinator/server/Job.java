@@ -67,6 +67,7 @@ final class Job {
     /** Ranks that ran when their agent was lost for good, by uid: they may be connected to the others. */
     private final Map<String, Rank> adrift = new LinkedHashMap<>();
     private final Map<String, Integer> versions = new HashMap<>();
+    /** Those that are not answered yet: a drain may have thousands of rounds, each with the keys of all queue pairs. */
     private final Map<String, Exchange> exchanges = new HashMap<>();
     /** The ranks of the epoch that goes on; empty between checkpoints. */
     private final Set<Rank> participants = new LinkedHashSet<>();
@@ -450,7 +451,11 @@ final class Job {
     }
 
     private Exchange exchange(final Phase phase, final int round) {
-        return exchanges.computeIfAbsent(phase + "/" + round, k -> new Exchange(phase, round));
+        return exchanges.computeIfAbsent(key(phase, round), k -> new Exchange(phase, round));
+    }
+
+    private static String key(final Phase phase, final int round) {
+        return phase + "/" + round;
     }
 
     private void stopWith(final String why, final boolean again) {
@@ -606,6 +611,7 @@ final class Job {
         lock.lock();
         try {
             final Exchange x = exchange(phase, round);
+            exchanges.remove(key(phase, round));
             final boolean unanimous = x.unanimous(participants);
             final List<Integer> gone = List.copyOf(departed);
             x.wanted(participants).forEach((agent, keys) -> {
@@ -772,6 +778,11 @@ final class Job {
         } finally {
             lock.unlock();
         }
+    }
+
+    /** Guarded: use inside {@link #locked}. */
+    int unanswered() {
+        return exchanges.size();
     }
 
     /** Guarded: use inside {@link #locked}. */

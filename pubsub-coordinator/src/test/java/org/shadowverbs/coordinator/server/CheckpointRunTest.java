@@ -18,6 +18,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -83,6 +84,42 @@ class CheckpointRunTest {
                 job.images.lastRequest.replacedPipes());
         assertEquals(List.of("ckpt-" + m.job() + "-1", "latest"), job.folders());
         assertEquals(o.folder(), job.checkpoints.resolve("latest").toRealPath());
+    }
+
+    /** What ranks want in a round grows with their queue pairs, and a drain that does not end has thousands of rounds. */
+    @Test
+    void keepsNothingOfRoundsThatAreAnswered() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final AtomicInteger most = new AtomicInteger();
+        b.drainRounds = 100;
+        a.before = (rank, phase, round) -> most.accumulateAndGet(unanswered(), Math::max);
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        assertEquals(100, o.rounds());
+        a.awaitOpen(1);
+        b.awaitOpen(1);
+        assertEquals(1, most.get());
+    }
+
+    private int unanswered() {
+        final Job all = job.coordinator.job();
+        return all.locked(all::unanswered);
+    }
+
+    @Test
+    void aCoordinatorThatFailsInTheMidstGivesUpTheCheckpointAndTheJobRunsOn() throws Exception {
+        final TestRank a = job.rank("a");
+        final CheckpointRun.Outcome o = job.coordinator.conductor().submit(() -> job.coordinator.checkpoint(false, line -> {
+            if (line.startsWith("DRAIN")) {
+                throw new OutOfMemoryError("as if");
+            }
+        })).get(60, TimeUnit.SECONDS);
+        assertEquals("java.lang.OutOfMemoryError: as if", o.problem());
+        a.awaitOpen(1);
+        assertEquals(List.of(), job.folders());
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(2);
     }
 
     private static String text(final TestRank rank, final int reply, final String key) {
