@@ -394,9 +394,9 @@ int sv_cq_drain(struct ibv_cq *vcq);
 struct sv_sent {
 	uint64_t position;
 	uint64_t length;		/* bytes of payload */
+	uint64_t ordinal;		/* among the posted consumers, from 1; 0: not a consumer */
 	uint32_t opcode;		/* enum ibv_wr_opcode */
 	uint32_t signaled;
-	uint32_t ordinal;		/* among the posted consumers, from 1; 0: not a consumer */
 	uint32_t srq;			/* of XRC: the number of the SRQ that it is for */
 };
 /* EINVAL: position is not in [retired, posted). */

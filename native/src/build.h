@@ -68,6 +68,12 @@ static inline bool sv_signaled(const struct sv_qp *qp, const struct sv_sent_entr
 	return (entry->flags & IBV_SEND_SIGNALED) || qp->signal_all;
 }
 
+/* Does it consume a receive at the peer? */
+static inline bool sv_consumes(const struct sv_sent_entry *entry)
+{
+	return sv_opcode_in(entry->opcode, SV_OPCODES_CONSUMER);
+}
+
 /* ---- Sends ------------------------------------------------------------------------------------------------------ */
 
 /* Field by field: the application has just written them so, and a wider load would have to wait for its stores. */
@@ -99,7 +105,7 @@ struct sv_request_fields {
  */
 static SV_ALWAYS_INLINE bool sv_is_simple(const struct ibv_send_wr *wr)
 {
-	return likely(wr->opcode < 32 && sv_opcode_in(wr->opcode, SV_OPCODES & ~SV_OPCODES_ATOMIC)) &&
+	return likely(wr->opcode < 32 && sv_opcode_in(wr->opcode, SV_OPCODES_SIMPLE)) &&
 	       likely(wr->num_sge <= 1);
 }
 
@@ -112,7 +118,7 @@ static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ib
 	uint32_t opcode = wr->opcode, flags = wr->send_flags, num_sge = wr->num_sge, imm = wr->imm_data, rkey;
 	uint64_t remote_addr = wr->wr.rdma.remote_addr;
 	struct sv_sent_entry *entry;
-	uint32_t consumer, slot;
+	uint32_t slot;
 
 	if (unlikely(position - credit >= max_wr))
 		return sv_no_room(qp);
@@ -152,9 +158,7 @@ static SV_ALWAYS_INLINE int sv_log_send_within(struct sv_qp *qp, const struct ib
 	entry->opcode = opcode;
 	entry->flags = flags;
 	entry->num_sge = num_sge;
-	consumer = SV_OPCODES_CONSUMER >> opcode & 1;
-	sq->consumers += consumer;
-	entry->ordinal = -consumer & (uint32_t)sq->consumers;
+	entry->consumers = sq->consumers += SV_OPCODES_CONSUMER >> opcode & 1;
 	sq->posted++;
 	*fields = (struct sv_request_fields){ entry, remote_addr, slot, opcode, flags, num_sge, imm, rkey };
 	return 0;
@@ -187,8 +191,7 @@ static inline void sv_unlog_send(struct sv_qp *qp, uint32_t count)
 {
 	while (count--) {
 		qp->sq.posted--;
-		if (sv_send_entry(qp, qp->sq.posted)->ordinal)
-			qp->sq.consumers--;
+		qp->sq.consumers -= sv_consumes(sv_send_entry(qp, qp->sq.posted));
 		sv_window_failed(qp, qp->sq.posted);
 	}
 }
@@ -260,13 +263,14 @@ static SV_ALWAYS_INLINE void sv_build_send(const struct sv_qp *qp, const struct 
 		sv_translate_send(qp, sv_context_of(qp->v.context), fields, real, sges, simple);
 }
 
-/* The same of a simple request that is memory of ours, as is the SGE that it names: it becomes the real one itself. */
+/*
+ * The same of a simple request that is memory of ours, as is the SGE that it names, that names no next, and no SGE if its
+ * inline data is empty: it becomes the real one itself.
+ */
 static SV_ALWAYS_INLINE void sv_build_send_in_place(const struct sv_qp *qp, const struct sv_request_fields *fields,
 						    struct ibv_send_wr *wr)
 {
 	wr->wr_id = qp->sq.id | fields->slot;
-	wr->next = NULL;
-	wr->num_sge = fields->num_sge;
 	if (sv_context_of(qp->v.context)->translate)
 		sv_translate_send(qp, sv_context_of(qp->v.context), fields, wr, wr->sg_list, true);
 }

@@ -301,7 +301,7 @@ int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent)
 	sent->length = entry->num_sge ? entry->sge.length : 0;
 	sent->opcode = entry->opcode;
 	sent->signaled = sv_signaled(qp, entry);
-	sent->ordinal = entry->ordinal;
+	sent->ordinal = sv_consumes(entry) ? sv_widen(qp->sq.consumers, entry->consumers) : 0;
 	if (qp->v.qp_type == IBV_QPT_XRC_SEND)
 		sent->srq = sv_logged_srq(entry);
 	return 0;

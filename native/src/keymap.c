@@ -12,6 +12,9 @@ _Static_assert(1 << LOG_KEYS_PER_LINE == SV_KEYS_PER_LINE, "");
 
 struct sv_masks sv_masks;
 
+/* Two places, each with a key that belongs in the other. */
+static const struct sv_key_pair nowhere[] = { { 1, 0 }, { 0, 0 } };
+
 void sv_set_masks(const struct sv_masks *masks)
 {
 	sv_masks = *masks;
@@ -25,23 +28,39 @@ static size_t lines_size(const struct sv_keymap *map)
 /* Returns whether the key lies in its own place. */
 static bool add(struct sv_keymap *map, uint32_t virtual_key, uint32_t real_key)
 {
-	uint32_t home = sv_keymap_place(map, virtual_key);
+	uint32_t home = sv_key_place(virtual_key, map->shift);
 
 	for (uint32_t at = home / SV_KEYS_PER_LINE;; at = (at + 1) & map->mask) {
 		struct sv_keymap_line *line = &map->lines[at];
-		unsigned free = sv_keymap_match(line, 0), known = sv_keymap_match(line, virtual_key);
+		unsigned free = sv_keymap_match(line, map->free), known = sv_keymap_match(line, virtual_key);
 		unsigned place = home % SV_KEYS_PER_LINE;
 
 		if (!free && !known)
 			continue;
 		if (known)
 			place = __builtin_ctz(known);
-		else if (line->virtual_keys[place])
+		else if (!(free >> place & 1))
 			place = __builtin_ctz(free);
-		line->virtual_keys[place] = virtual_key;
-		line->real_keys[place] = real_key;
+		line->pairs[place] = (struct sv_key_pair){ virtual_key, real_key };
 		return place == home % SV_KEYS_PER_LINE;
 	}
+}
+
+static bool contains(const uint32_t *keys, uint32_t count, uint32_t key)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (keys[i] == key)
+			return true;
+	return false;
+}
+
+static void clear(struct sv_keymap *map)
+{
+	const struct sv_key_pair none = { map->free, map->free ^ sv_masks.key };
+
+	for (size_t line = 0; line <= map->mask; line++)
+		for (unsigned i = 0; i < SV_KEYS_PER_LINE; i++)
+			map->lines[line].pairs[i] = none;
 }
 
 struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *real_keys, uint32_t count)
@@ -60,15 +79,19 @@ struct sv_keymap *sv_keymap_new(const uint32_t *virtual_keys, const uint32_t *re
 		sv_block_free(map, sizeof(*map));
 		return NULL;
 	}
-	for (uint32_t i = 0; i < count; i++) {
-		if (virtual_keys[i]) {
-			strangers += !add(map, virtual_keys[i], real_keys[i]);
-		} else {
-			map->zero_present = 1;
-			map->zero_real = real_keys[i];
-		}
+	/* In steps, so that keys that count up or down are not all tried. */
+	while (contains(virtual_keys, count, map->free))
+		map->free += 0x9e3779b1u;
+	clear(map);
+	for (uint32_t i = 0; i < count; i++)
+		strangers += !add(map, virtual_keys[i], real_keys[i]);
+	if (strangers <= count / STRANGERS_ALLOWED) {
+		map->home = map->lines[0].pairs;
+		map->home_shift = map->shift;
+	} else {
+		map->home = nowhere;
+		map->home_shift = 31;
 	}
-	map->at_home = strangers <= count / STRANGERS_ALLOWED;
 	return map;
 }
 

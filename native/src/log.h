@@ -12,7 +12,7 @@
  *   32  compare_add, swap
  *   48  rkey, imm
  *   56  opcode, flags, num_sge
- *   60  ordinal       among the consumers, from 1; 0: none
+ *   60  consumers     how many of the requests up to this one consume a receive at the peer, modulo 2^32
  *
  * Keys are virtual. An inline payload is one SGE that points into the side area.
  */
@@ -32,7 +32,7 @@ struct sv_sent_entry {
 	uint8_t opcode;
 	uint8_t flags;
 	uint16_t num_sge;
-	uint32_t ordinal;
+	uint32_t consumers;
 };
 
 struct sv_recv_entry {
@@ -75,6 +75,8 @@ enum sv_id_kind {
 #define SV_OPCODES_RKEY                                                                             \
 	(SV_OPCODE(RDMA_WRITE) | SV_OPCODE(RDMA_WRITE_WITH_IMM) | SV_OPCODE(RDMA_READ) |             \
 	 SV_OPCODE(ATOMIC_WRITE) | SV_OPCODES_ATOMIC)
+/* Of a request that is neither an atomic nor a change of a window. */
+#define SV_OPCODES_SIMPLE (SV_OPCODES & ~SV_OPCODES_ATOMIC)
 #define SV_OPCODES (SV_OPCODES_CONSUMER | SV_OPCODES_RKEY)
 /* Changes of memory windows; logged otherwise (window.c). */
 #define SV_OPCODES_WINDOW (SV_OPCODE(BIND_MW) | SV_OPCODE(LOCAL_INV))

@@ -226,34 +226,37 @@ int sv_poll_one(struct sv_cq *cq, struct sv_thread *self)
 	}
 }
 
-int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc)
+/* The rest of a poll after `given` of `got` completions: the next is an error or not the application's, or some are kept. */
+static SV_NOINLINE int poll_rest(struct sv_cq *cq, int count, struct ibv_wc *wc, int given, int got, struct sv_thread *self)
 {
-	struct sv_cq *cq = sv_cq_of(vcq);
-	struct sv_thread *self = sv_gate_enter("ibv_poll_cq");
-	int given = 0;
-
-	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
-	if (likely(!sv_kept_any(cq))) {
-		int got = cq->poll(cq->real, count, wc);
-
-		if (likely(got <= 0)) {
-			given = got;
-			goto out;
-		}
-		while (given < got && likely(wc[given].status == IBV_WC_SUCCESS) && likely(translate(&wc[given], self)))
-			given++;
-		if (likely(given == got))
-			goto out;
-		/* One is an error or not the application's. */
-		given += translate_carefully(cq, wc + given, got - given, self);
-		if (given)
-			goto out;
-	}
+	given += translate_carefully(cq, wc + given, got - given, self);
+	if (given)
+		return given;
 	while ((given = poll_carefully(cq, count, wc, self)) == -EAGAIN) {
 		sv_lock_drop(&cq->lock);
 		sv_gate_await_resume(self);
 		sv_lock_take(&cq->lock, self, SV_HELD_CQ);
 	}
+	return given;
+}
+
+int sv_poll_cq(struct ibv_cq *vcq, int count, struct ibv_wc *wc)
+{
+	struct sv_cq *cq = sv_cq_of(vcq);
+	struct sv_thread *self = sv_gate_enter("ibv_poll_cq");
+	int given = 0, got = 0;
+
+	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
+	if (likely(!sv_kept_any(cq))) {
+		got = cq->poll(cq->real, count, wc);
+		while (given < got && likely(wc[given].status == IBV_WC_SUCCESS) && likely(translate(&wc[given], self)))
+			given++;
+		if (likely(given >= got)) {
+			given = got;
+			goto out;
+		}
+	}
+	given = poll_rest(cq, count, wc, given, got, self);
 out:
 	sv_lock_drop(&cq->lock);
 	sv_gate_leave(self);

@@ -11,6 +11,7 @@
 struct sv_stage {
 	struct sv_long_lock lock;	/* held from start to complete or abort */
 	int err;			/* of the first request that cannot be taken */
+	struct ibv_send_wr *plain;	/* requests; NULL after an error, or when a request is not simple (sv_is_simple) */
 	struct ibv_send_wr *current;	/* the last; at first the place in front of the first, for what names no request */
 	/* As many as the queue takes; each, and the place in front of them, names the place of its own SGEs. */
 	struct ibv_send_wr *requests;
@@ -31,6 +32,15 @@ static SV_NOINLINE void refuse(struct sv_stage *stage, int err)
 {
 	if (!stage->err)
 		stage->err = err;
+	stage->plain = NULL;
+}
+
+/* No request and no error. */
+static void empty(struct sv_stage *stage)
+{
+	stage->err = 0;
+	stage->plain = stage->requests;
+	stage->current = stage->requests - 1;
 }
 
 static SV_ALWAYS_INLINE struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode)
@@ -43,6 +53,8 @@ static SV_ALWAYS_INLINE struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_w
 		wr--;
 	}
 	stage->current = wr;
+	if (!sv_opcode_in(opcode, SV_OPCODES_SIMPLE))
+		stage->plain = NULL;
 	wr->wr_id = ex->wr_id;
 	wr->num_sge = 0;
 	wr->opcode = opcode;
@@ -50,7 +62,7 @@ static SV_ALWAYS_INLINE struct ibv_send_wr *add(struct ibv_qp_ex *ex, enum ibv_w
 	return wr;
 }
 
-static void add_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr)
+static SV_ALWAYS_INLINE void add_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr)
 {
 	struct ibv_send_wr *wr = add(ex, opcode);
 
@@ -58,7 +70,7 @@ static void add_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t r
 	wr->wr.rdma.remote_addr = remote_addr;
 }
 
-static void add_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
+static SV_ALWAYS_INLINE void add_atomic(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t rkey, uint64_t remote_addr,
 		       uint64_t compare_add, uint64_t swap)
 {
 	struct ibv_send_wr *wr = add(ex, opcode);
@@ -136,11 +148,12 @@ static void set_inline_data_list(struct ibv_qp_ex *ex, size_t count, const struc
 			refuse(stage, EINVAL);
 			return;
 		}
-		memcpy(to + length, buffers[i].addr, buffers[i].length);
+		if (buffers[i].length)
+			memcpy(to + length, buffers[i].addr, buffers[i].length);
 		length += buffers[i].length;
 	}
 	*wr->sg_list = (struct ibv_sge){ (uintptr_t)to, length, 0 };
-	wr->num_sge = 1;
+	wr->num_sge = length ? 1 : 0;
 	wr->send_flags |= IBV_SEND_INLINE;
 }
 
@@ -167,6 +180,8 @@ static void set_sge_list(struct ibv_qp_ex *ex, size_t count, const struct ibv_sg
 	}
 	memcpy(stage->current->sg_list, list, count * sizeof(*list));
 	stage->current->num_sge = count;
+	if (count > 1)
+		stage->plain = NULL;
 }
 
 static void set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t qpn, uint32_t qkey)
@@ -209,55 +224,67 @@ static void send_tso(struct ibv_qp_ex *ex, void *header, uint16_t size, uint16_t
 
 static void start(struct ibv_qp_ex *ex)
 {
-	struct sv_stage *stage = stage_of(ex);
-
-	sv_long_lock_take(&stage->lock);
-	stage->current = stage->requests - 1;
+	sv_long_lock_take(&stage_of(ex)->lock);
 }
 
 /* All or nothing; the send queue's lock is held. */
-static __attribute__((noinline)) int post_list(struct sv_qp *qp, struct sv_stage *stage)
+static SV_NOINLINE int post_list(struct sv_qp *qp, struct sv_stage *stage)
 {
 	uint32_t count = stage->current + 1 - stage->requests;
 	struct ibv_send_wr *bad;
+	int err;
 
 	if ((uint32_t)qp->sq.posted - sv_load_acquire(&qp->sq.credit) + count >
 	    (sv_names_target(qp) ? qp->targeted : qp->sq.max_wr))
 		return sv_no_room(qp);
 	for (struct ibv_send_wr *wr = stage->requests; wr < stage->current; wr++)
 		wr->next = wr + 1;
-	stage->current->next = NULL;
-	return sv_post_send_locked(qp, stage->requests, &bad);
+	err = sv_post_send_locked(qp, stage->requests, &bad);
+	for (struct ibv_send_wr *wr = stage->requests; wr < stage->current; wr++)
+		wr->next = NULL;
+	return err;
 }
 
-/* The send queue's lock is held. */
-static SV_ALWAYS_INLINE int post_staged(struct sv_qp *qp, struct sv_stage *stage)
+/* None, several, one that is not plain, or an error. */
+static SV_NOINLINE int complete_other(struct sv_qp *qp, struct sv_stage *stage)
 {
-	struct ibv_send_wr *wr = stage->current;
-	struct sv_request_fields fields;
+	int err = stage->err;
 
-	if (unlikely(wr != stage->requests || !sv_is_simple(wr) || sv_log_send(qp, wr, &fields, true)))
-		return post_list(qp, stage);
-	sv_build_send_in_place(qp, &fields, wr);
-	return sv_post_built(qp, wr);
+	if (!err && stage->current >= stage->requests) {
+		struct sv_thread *self = sv_gate_enter("ibv_wr_complete");
+
+		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
+		err = post_list(qp, stage);
+		sv_lock_drop(&qp->sq.lock);
+		sv_gate_leave(self);
+	}
+	empty(stage);
+	sv_long_lock_drop(&stage->lock);
+	return err;
 }
 
 static int complete(struct ibv_qp_ex *ex)
 {
 	struct sv_qp *qp = sv_container_of(ex, struct sv_qp, ex);
 	struct sv_stage *stage = qp->stage;
-	int err = stage->err;
+	struct ibv_send_wr *wr = stage->current;
+	struct sv_request_fields fields;
+	struct sv_thread *self;
+	int err;
 
-	if (likely(!err && stage->current >= stage->requests)) {
-		struct sv_thread *self = sv_gate_enter("ibv_wr_complete");
-
-		sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
-		err = post_staged(qp, stage);
-		sv_lock_drop(&qp->sq.lock);
-		sv_gate_leave(self);
+	if (unlikely(wr != stage->plain))
+		return complete_other(qp, stage);
+	self = sv_gate_enter("ibv_wr_complete");
+	sv_lock_take(&qp->sq.lock, self, SV_HELD_SEND);
+	if (likely(!sv_log_send(qp, wr, &fields, true))) {
+		sv_build_send_in_place(qp, &fields, wr);
+		err = sv_post_built(qp, wr);
 	} else {
-		stage->err = 0;
+		err = post_list(qp, stage);
 	}
+	sv_lock_drop(&qp->sq.lock);
+	sv_gate_leave(self);
+	stage->current = wr - 1;
 	sv_long_lock_drop(&stage->lock);
 	return err;
 }
@@ -266,7 +293,7 @@ static void abort_requests(struct ibv_qp_ex *ex)
 {
 	struct sv_stage *stage = stage_of(ex);
 
-	stage->err = 0;
+	empty(stage);
 	sv_long_lock_drop(&stage->lock);
 }
 
@@ -295,6 +322,7 @@ int sv_stage_open(struct sv_qp *qp)
 	stage->end = &stage->places[places];
 	for (size_t i = 0; i < places; i++)
 		stage->places[i].sg_list = &stage->sges[i * stage->max_sge];
+	empty(stage);
 	ex->wr_atomic_cmp_swp = atomic_cmp_swp;
 	ex->wr_atomic_fetch_add = atomic_fetch_add;
 	ex->wr_bind_mw = bind_mw;

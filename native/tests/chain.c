@@ -427,6 +427,36 @@ static void extended_requests(void)
 	ibv_wr_send_tso(ex, NULL, 0, 0);
 	CHECK_EQUAL(ibv_wr_complete(ex), EOPNOTSUPP);
 	CHECK_EQUAL(real->send.posted, 3);
+	/* Each alone: what is not plain, and then what is. */
+	for (int i = 3; i < 7; i++) {
+		ibv_wr_start(ex);
+		ex->wr_id = i;
+		if (i == 3) {
+			ibv_wr_atomic_cmp_swp(ex, f->mr->rkey, 0x8000, 11, 12);
+			ibv_wr_set_sge(ex, f->mr->lkey, 0x7000, 8);
+		} else {
+			ibv_wr_rdma_write(ex, f->mr->rkey, 0x9000 + i);
+			if (i == 4)
+				ibv_wr_set_sge_list(ex, 2, sges);
+			else if (i == 5)
+				ibv_wr_set_inline_data(ex, NULL, 0);
+			else
+				ibv_wr_set_sge(ex, f->mr->lkey, 0x6000, 16);
+			CHECK_EQUAL(ex->wr_flags, IBV_SEND_SIGNALED);
+		}
+		CHECK_EQUAL(ibv_wr_complete(ex), 0);
+		CHECK_EQUAL(real->send.posted, i + 1);
+		mock_complete_sends(real, 1, IBV_WC_SUCCESS);
+		expect(f->cq, i, IBV_WC_SUCCESS);
+	}
+	CHECK_EQUAL(sent[3].send.wr.atomic.swap, 12);
+	CHECK_EQUAL(sent[4].send.num_sge, 2);
+	CHECK_EQUAL(sent[4].send.wr.rdma.remote_addr, 0x9004);
+	CHECK_EQUAL(sent[4].sges[1].length, 4);
+	CHECK_EQUAL(sent[4].sges[1].lkey, ((struct ibv_mr *)sv_real(f->mr))->lkey);
+	CHECK_EQUAL(sent[5].payload_length, 0);
+	CHECK_EQUAL(sent[6].send.num_sge, 1);
+	CHECK_EQUAL(sent[6].sges[0].addr, 0x6000);
 	CHECK_EQUAL(ibv_destroy_qp(qp), 0);
 	close_fixture(f);
 }

@@ -630,9 +630,7 @@ final class Drain {
 
         @Override
         public long ordinal(final long position) {
-            final int low = sv_sent.ordinal(entry(position));
-            // The log keeps the lower half; no ordinal is more than a queue's size behind the last.
-            return low == 0 ? 0 : end.bookmark.consumers - (end.bookmark.consumers - low & 0xffff_ffffL);
+            return sv_sent.ordinal(entry(position));
         }
 
         @Override

@@ -19,9 +19,9 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  * struct sv_sent {
  *     uint64_t position;
  *     uint64_t length;
+ *     uint64_t ordinal;
  *     uint32_t opcode;
  *     uint32_t signaled;
- *     uint32_t ordinal;
  *     uint32_t srq;
  * }
  * }
@@ -35,10 +35,11 @@ public class sv_sent {
     private static final GroupLayout $LAYOUT = MemoryLayout.structLayout(
         shadowverbs_h.C_LONG.withName("position"),
         shadowverbs_h.C_LONG.withName("length"),
+        shadowverbs_h.C_LONG.withName("ordinal"),
         shadowverbs_h.C_INT.withName("opcode"),
         shadowverbs_h.C_INT.withName("signaled"),
-        shadowverbs_h.C_INT.withName("ordinal"),
-        shadowverbs_h.C_INT.withName("srq")
+        shadowverbs_h.C_INT.withName("srq"),
+        MemoryLayout.paddingLayout(4)
     ).withName("sv_sent");
 
     /**
@@ -136,6 +137,50 @@ public class sv_sent {
         struct.set(length$LAYOUT, length$OFFSET, fieldValue);
     }
 
+    private static final OfLong ordinal$LAYOUT = (OfLong)$LAYOUT.select(groupElement("ordinal"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint64_t ordinal
+     * }
+     */
+    public static final OfLong ordinal$layout() {
+        return ordinal$LAYOUT;
+    }
+
+    private static final long ordinal$OFFSET = $LAYOUT.byteOffset(groupElement("ordinal"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint64_t ordinal
+     * }
+     */
+    public static final long ordinal$offset() {
+        return ordinal$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint64_t ordinal
+     * }
+     */
+    public static long ordinal(MemorySegment struct) {
+        return struct.get(ordinal$LAYOUT, ordinal$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint64_t ordinal
+     * }
+     */
+    public static void ordinal(MemorySegment struct, long fieldValue) {
+        struct.set(ordinal$LAYOUT, ordinal$OFFSET, fieldValue);
+    }
+
     private static final OfInt opcode$LAYOUT = (OfInt)$LAYOUT.select(groupElement("opcode"));
 
     /**
@@ -222,50 +267,6 @@ public class sv_sent {
      */
     public static void signaled(MemorySegment struct, int fieldValue) {
         struct.set(signaled$LAYOUT, signaled$OFFSET, fieldValue);
-    }
-
-    private static final OfInt ordinal$LAYOUT = (OfInt)$LAYOUT.select(groupElement("ordinal"));
-
-    /**
-     * Layout for field:
-     * {@snippet lang=c :
-     * uint32_t ordinal
-     * }
-     */
-    public static final OfInt ordinal$layout() {
-        return ordinal$LAYOUT;
-    }
-
-    private static final long ordinal$OFFSET = $LAYOUT.byteOffset(groupElement("ordinal"));
-
-    /**
-     * Offset for field:
-     * {@snippet lang=c :
-     * uint32_t ordinal
-     * }
-     */
-    public static final long ordinal$offset() {
-        return ordinal$OFFSET;
-    }
-
-    /**
-     * Getter for field:
-     * {@snippet lang=c :
-     * uint32_t ordinal
-     * }
-     */
-    public static int ordinal(MemorySegment struct) {
-        return struct.get(ordinal$LAYOUT, ordinal$OFFSET);
-    }
-
-    /**
-     * Setter for field:
-     * {@snippet lang=c :
-     * uint32_t ordinal
-     * }
-     */
-    public static void ordinal(MemorySegment struct, int fieldValue) {
-        struct.set(ordinal$LAYOUT, ordinal$OFFSET, fieldValue);
     }
 
     private static final OfInt srq$LAYOUT = (OfInt)$LAYOUT.select(groupElement("srq"));
