@@ -24,7 +24,7 @@ struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint
 		return NULL;
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		uint32_t at = (keys[i] * 0x9e3779b97f4a7c15ull) >> map->shift & map->mask;
+		uint32_t at = (keys[i] * 0x9e3779b97f4a7c15ull) >> map->shift;
 
 		while (map->entries[at].key && map->entries[at].key != keys[i])
 			at = (at + 1) & map->mask;

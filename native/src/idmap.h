@@ -21,7 +21,7 @@ static inline bool sv_idmap_find(const struct sv_idmap *map, uint64_t key, uint6
 {
 	if (!map)
 		return false;
-	for (uint32_t at = (key * 0x9e3779b97f4a7c15ull) >> map->shift & map->mask;; at = (at + 1) & map->mask) {
+	for (uint32_t at = (key * 0x9e3779b97f4a7c15ull) >> map->shift;; at = (at + 1) & map->mask) {
 		const struct sv_idmap_entry *entry = &map->entries[at];
 
 		if (entry->key == key) {
