@@ -329,6 +329,12 @@ void sv_qp_free(struct ibv_qp *vqp);
 /* The real object behind a virtual one, or NULL while detached; the pointer itself when it is not one of ours. */
 void *sv_real(void *virtual_object);
 
+/*
+ * The function of that name of the installed libibverbs, or of who has been preloaded between that and this library; NULL:
+ * it has none. dlsym gives the application's, whoever asks.
+ */
+void *sv_installed_function(const char *name);
+
 /* ---- Verbs that exist only as inline functions or macros, on real objects ------------------------------------ */
 
 int sv_real_query_port(struct ibv_context *real, uint8_t port, struct ibv_port_attr *attr);

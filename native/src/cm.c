@@ -10,6 +10,7 @@
 #include "control.h"
 #include "events.h"
 #include "futex.h"
+#include "next.h"
 #include "say.h"
 
 #pragma GCC visibility push(default)
@@ -17,7 +18,6 @@
 #pragma GCC visibility pop
 
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -71,13 +71,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void find(void)
 {
 	/* Whoever calls has it loaded, though maybe not where everybody sees it. */
-	void *library = dlsym(RTLD_NEXT, "rdma_create_id") ? RTLD_NEXT : dlopen(LIBRARY, RTLD_NOW);
+	void *library = sv_library(LIBRARY, "rdma_create_id");
 
 	if (!library) {
 		sv_sayf(LIBRARY " cannot be loaded: %s", dlerror());
 		_exit(127);
 	}
-#define CM(name) *(void **)&functions.name = dlsym(library, #name);
+#define CM(name) *(void **)&functions.name = sv_symbol(library, #name);
 #define CM_GATED(type, name, parameters, arguments, channel, fail) CM(name)
 #include "cm.def"
 }

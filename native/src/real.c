@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "next.h"
 #include "real.h"
 #include "say.h"
 #include "tcp.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,15 +14,15 @@ static uint32_t found;
 
 static void find(void)
 {
-	/* A program that has no libibverbs of its own may still reach us through another library. */
-	void *library = dlsym(RTLD_NEXT, "ibv_open_device") ? RTLD_NEXT : dlopen("libibverbs.so.1", RTLD_NOW);
+	/* A program that has no libibverbs of its own may still reach us, through another library or by dlsym. */
+	void *library = sv_library("libibverbs.so.1", "ibv_open_device");
 	const char *backend;
 
 	if (!library) {
 		sv_sayf("libibverbs.so.1 cannot be loaded: %s", dlerror());
 		_exit(127);
 	}
-#define FIND(name) *(void **)&functions.name = dlsym(library, #name);
+#define FIND(name) *(void **)&functions.name = sv_symbol(library, #name);
 #define VIRTUAL(name) FIND(name)
 #define PASS(type, name, parameters, arguments) FIND(name)
 #define REFUSE(type, name, parameters, arguments, object, fail) FIND(name)
@@ -39,6 +39,18 @@ const struct sv_real_functions *sv_real_functions(void)
 	if (unlikely(!sv_load_acquire(&found)))
 		pthread_once(&once, find);
 	return &functions;
+}
+
+void *sv_installed_function(const char *name)
+{
+	sv_real_functions();
+#define VIRTUAL(function)                \
+	if (!strcmp(name, #function))    \
+		return (void *)installed.function;
+#define PASS(type, function, parameters, arguments) VIRTUAL(function)
+#define REFUSE(type, function, parameters, arguments, object, fail) VIRTUAL(function)
+#include "verbs.def"
+	return NULL;
 }
 
 void sv_tcp_select(int on)

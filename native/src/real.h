@@ -10,7 +10,12 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-/* In no header, so that nothing else makes it visible. */
+/* Some are in no public header, so that nothing else makes them visible. */
+#define PASS(type, name, parameters, arguments) \
+	__attribute__((visibility("default"))) type name parameters;
+#define REFUSE(type, name, parameters, arguments, object, fail) \
+	__attribute__((visibility("default"))) type name parameters;
+#include "verbs.def"
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port, unsigned int index, uint32_t *type)
 	__attribute__((visibility("default")));
 void ibv_copy_ah_attr_from_kern(struct ibv_ah_attr *attr, void *from) __attribute__((visibility("default")));

@@ -4,13 +4,6 @@
 #include "real.h"
 #include "say.h"
 
-/* Some of them are in no public header. */
-#define PASS(type, name, parameters, arguments) \
-	__attribute__((visibility("default"))) type name parameters;
-#define REFUSE(type, name, parameters, arguments, object, fail) \
-	__attribute__((visibility("default"))) type name parameters;
-#include "verbs.def"
-
 #define PASS(type, name, parameters, arguments)         \
 	type name parameters                            \
 	{                                               \

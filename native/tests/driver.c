@@ -7,7 +7,6 @@
 #include "driver.h"
 #include "shadowverbs.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -762,13 +761,10 @@ void driver_push_keys(struct ibv_context *vcontext)
 
 void driver_start(void)
 {
-	void *library = dlopen("libibverbs.so.1", RTLD_NOW);
 	const char *ids = getenv("SHADOWVERBS_IDS");
 	pthread_t thread;
 
-	if (!library)
-		die(dlerror());
-#define REAL(name) *(void **)&real.name = dlsym(library, "ibv_" #name);
+#define REAL(name) *(void **)&real.name = sv_installed_function("ibv_" #name);
 	REALS
 	if (ids && !strcmp(ids, "scrambled"))
 		masks = (struct sv_masks){ .qp_num = 0x5a5a5a, .key = 0x3c3c3c3c, .lid = 0x0ff0 };

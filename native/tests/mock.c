@@ -914,6 +914,15 @@ static struct ibv_qp *open_qp(struct ibv_context *v, struct ibv_qp_open_attr *at
 	return &qp->v;
 }
 
+/* What programs of 2006 get. */
+struct ibv_context *open_device_of_1_0(struct ibv_device *v);
+__attribute__((symver("ibv_open_device@IBVERBS_1.0"))) struct ibv_context *open_device_of_1_0(struct ibv_device *v)
+{
+	(void)v;
+	die("version");
+	return NULL;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *v)
 {
 	struct mock_context *context;

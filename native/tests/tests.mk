@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests: programs that load the library together with a mock of libibverbs and a stand-in for the driver.
 
-TESTS := chain gate checkpoint srq xrc unreliable cq_ex memory window events cm process tcp turns
+TESTS := chain gate checkpoint srq xrc unreliable cq_ex memory window events cm process tcp turns dlsym between
 TEST_DIR := $(BUILD)/tests
 TEST_CFLAGS := $(CPPFLAGS) -Itests $(filter-out -Wmissing-prototypes -fvisibility=hidden,$(CFLAGS))
 TEST_PROGRAMS := $(TESTS:%=$(TEST_DIR)/%)
-TEST_LIBRARIES := $(TEST_DIR)/libibverbs.so.1 $(TEST_DIR)/libjvm.so $(TEST_DIR)/librdmacm.so.1
+TEST_LIBRARIES := $(TEST_DIR)/libibverbs.so.1 $(TEST_DIR)/libjvm.so $(TEST_DIR)/librdmacm.so.1 \
+	$(TEST_DIR)/libbetween.so
 
 $(TEST_DIR):
 	mkdir -p $@
 
-$(TEST_DIR)/libibverbs.so.1: tests/mock.c tests/mock.h include/shadowverbs.h $(LIBRARY) | $(TEST_DIR)
+$(TEST_DIR)/libibverbs.so.1: tests/mock.c tests/mock.map tests/mock.h include/shadowverbs.h $(LIBRARY) | $(TEST_DIR)
 	@echo '  TEST  $@'
-	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libibverbs.so.1 -o $@ $< -L$(BUILD) -lshadowverbs
+	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libibverbs.so.1,--version-script,tests/mock.map -o $@ $< -L$(BUILD) -lshadowverbs
 
 $(TEST_DIR)/libjvm.so: tests/jvm.c tests/driver.h | $(TEST_DIR)
 	@echo '  TEST  $@'
@@ -21,6 +22,21 @@ $(TEST_DIR)/libjvm.so: tests/jvm.c tests/driver.h | $(TEST_DIR)
 $(TEST_DIR)/librdmacm.so.1: tests/mock_rdmacm.c $(LIBRARY) | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,librdmacm.so.1 -o $@ $< -L$(BUILD) -lshadowverbs
+
+$(TEST_DIR)/libbetween.so: tests/libbetween.c tests/libbetween.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libbetween.so -o $@ $<
+
+# Without libibverbs, which it loads.
+$(TEST_DIR)/dlsym: tests/dlsym.c tests/libbetween.h tests/driver.c tests/test.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -lbetween -lpthread -ldl
+
+# A library between ours and libibverbs.
+$(TEST_DIR)/between: tests/between.c tests/libbetween.h tests/driver.c tests/test.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -lbetween -Wl,--no-as-needed -l:libibverbs.so.1 \
+		-lpthread -ldl
 
 $(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
 	@echo '  TEST  $@'

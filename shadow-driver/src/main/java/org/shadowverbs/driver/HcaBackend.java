@@ -5,7 +5,6 @@ import static org.shadowverbs.driver.Downcall.call;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import org.shadowverbs.bindings.verbs.ibv_context;
 import org.shadowverbs.bindings.verbs.ibv_gid_entry;
@@ -17,8 +16,6 @@ import org.shadowverbs.bindings.verbs.ibv_qp;
 @SuppressWarnings("restricted")
 final class HcaBackend implements Backend {
     static final String NAME = "hca";
-
-    private static final SymbolLookup LIBRARY = Downcall.library("libibverbs.so.1");
 
     private static final MemorySegment IBV_GET_DEVICE_LIST = f("ibv_get_device_list");
     private static final MemorySegment IBV_FREE_DEVICE_LIST = f("ibv_free_device_list");
@@ -62,7 +59,7 @@ final class HcaBackend implements Backend {
     }
 
     private static MemorySegment f(final String name) {
-        return Downcall.function(LIBRARY, name);
+        return NativeLibrary.installedFunction(name);
     }
 
     /** Of functions that return an object: null is a failure, errno says which. */

@@ -21,6 +21,7 @@ final class NativeLibrary implements Native {
     private static final SymbolLookup LIBRARY = Downcall.library("libshadowverbs.so");
 
     private static final MemorySegment SV_ABI_VERSION = f("sv_abi_version");
+    private static final MemorySegment SV_INSTALLED_FUNCTION = f("sv_installed_function");
     private static final MemorySegment SV_DRIVER_READY = f("sv_driver_ready");
     private static final MemorySegment SV_SAY = f("sv_say");
     private static final MemorySegment SV_MAILBOX = f("sv_mailbox");
@@ -151,6 +152,13 @@ final class NativeLibrary implements Native {
 
     private static MemorySegment f(final String name) {
         return Downcall.function(LIBRARY, name);
+    }
+
+    /** The function of the installed libibverbs.so.1, which dlsym does not give here; a null address: it has none. */
+    static MemorySegment installedFunction(final String name) {
+        try (Arena arena = Arena.ofConfined()) {
+            return MemorySegment.ofAddress(call(SV_INSTALLED_FUNCTION, arena.allocateFrom(name).address()));
+        }
     }
 
     @Override

@@ -20,19 +20,26 @@ final class Selfcheck {
     private static final double SECONDS_OF_WORK = 0.5;
 
     private final Job job;
+    private final List<String> program;
     private final Path stop;
     private final List<Running> programs = new ArrayList<>();
     private int ranks;
 
     Selfcheck(final Job job) {
+        this(job, job.program("selfcheck"));
+    }
+
+    /** Of a program that takes the options of selfcheck. */
+    Selfcheck(final Job job, final String... program) {
         this.job = job;
+        this.program = List.of(program);
         stop = job.work().resolve("stop");
     }
 
     /** Launches one program that forks its ranks. */
     Running launch(final String name, final int size, final String... options) throws IOException {
-        final List<String> command = new ArrayList<>(List.of(job.program("selfcheck"), "-n", Integer.toString(size),
-                "--stop-file", stop.toString(), "--json"));
+        final List<String> command = new ArrayList<>(program);
+        command.addAll(List.of("-n", Integer.toString(size), "--stop-file", stop.toString(), "--json"));
         command.addAll(List.of(options));
         programs.add(job.launch(name, command.toArray(new String[0])));
         ranks += size;
