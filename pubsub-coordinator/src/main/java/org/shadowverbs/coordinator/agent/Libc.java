@@ -47,6 +47,11 @@ public final class Libc {
         static final MethodHandle MKFIFO = function("mkfifo", ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
     }
 
+    private static final class Attribute {
+        static final MethodHandle GETXATTR = function("getxattr", ValueLayout.ADDRESS, ValueLayout.ADDRESS,
+                ValueLayout.ADDRESS, ValueLayout.JAVA_LONG);
+    }
+
     private static final class Kill {
         static final MethodHandle KILL = function("kill", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
     }
@@ -95,6 +100,17 @@ public final class Libc {
             if ((int) Fifo.MKFIFO.invokeExact(state, arena.allocateFrom(path.toString()), mode) != 0) {
                 throw new IOException("mkfifo " + path + ": errno " + (int) ERRNO.get(state, 0L));
             }
+        } catch (Throwable t) {
+            throw sneak(t);
+        }
+    }
+
+    /** Whether the file has an extended attribute of that name; false also where the file system has none at all. */
+    public static boolean hasAttribute(final Path path, final String name) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            return (int) Attribute.GETXATTR.invokeExact(state, arena.allocateFrom(path.toString()),
+                    arena.allocateFrom(name), MemorySegment.NULL, 0L) >= 0;
         } catch (Throwable t) {
             throw sneak(t);
         }

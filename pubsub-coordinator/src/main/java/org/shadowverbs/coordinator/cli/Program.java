@@ -8,6 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
+import org.shadowverbs.coordinator.agent.Libc;
 
 /** The program that {@code launch} is to become: found as a shell finds it, refused where nothing can be preloaded. */
 final class Program {
@@ -16,6 +17,7 @@ final class Program {
     private static final int PT_INTERP = 3;
     private static final int SETUID = 04000;
     private static final int SETGID = 02000;
+    private static final String CAPABILITIES = "security.capability";
 
     private Program() {
     }
@@ -53,15 +55,25 @@ final class Program {
 
     /** Refuses a program into which the dynamic linker would preload nothing. */
     static void check(final Path program) throws CommandException {
-        check(program, program, 4);
+        final Path self = Path.of("/proc/self");
+        try {
+            check(program, (int) Files.getAttribute(self, "unix:uid"), (int) Files.getAttribute(self, "unix:gid"));
+        } catch (IOException e) {
+            throw new CommandException(self + " can't be read: " + e.getMessage(), NOT_EXECUTABLE);
+        }
     }
 
-    private static void check(final Path program, final Path named, final int depth) throws CommandException {
+    /** The same for a user and a group. */
+    static void check(final Path program, final int user, final int group) throws CommandException {
+        check(program, program, user, group, 4);
+    }
+
+    private static void check(final Path program, final Path named, final int user, final int group, final int depth)
+            throws CommandException {
         try (FileChannel in = FileChannel.open(program, StandardOpenOption.READ)) {
-            final int mode = (int) Files.getAttribute(program, "unix:mode");
-            if ((mode & (SETUID | SETGID)) != 0 && !ownedByUser(program)) {
-                throw new CommandException(named + " runs with another user's rights (setuid or setgid): nothing can be"
-                        + " preloaded into it", NOT_EXECUTABLE);
+            if (hasOtherRights(program, user, group)) {
+                throw new CommandException(named + " runs with other rights than the user's (setuid, setgid or file"
+                        + " capabilities): nothing can be preloaded into it", NOT_EXECUTABLE);
             }
             final ByteBuffer head = ByteBuffer.allocate(4096).order(ByteOrder.LITTLE_ENDIAN);
             while (head.hasRemaining() && in.read(head) >= 0) {
@@ -69,7 +81,7 @@ final class Program {
             }
             head.flip();
             if (head.limit() > 2 && head.get(0) == '#' && head.get(1) == '!') {
-                checkInterpreter(head, named, depth);
+                checkInterpreter(head, named, user, group, depth);
             } else if (head.limit() >= 64 && head.getInt(0) == 0x464c457f) {
                 checkElf(in, head, program);
             }
@@ -78,12 +90,16 @@ final class Program {
         }
     }
 
-    private static boolean ownedByUser(final Path program) throws IOException {
-        return Files.getAttribute(program, "unix:uid").equals(Files.getAttribute(Path.of("/proc/self"), "unix:uid"));
+    /** Capabilities of a file give root nothing new: execve(2), ld.so(8) on secure execution. */
+    private static boolean hasOtherRights(final Path program, final int user, final int group) throws IOException {
+        final int mode = (int) Files.getAttribute(program, "unix:mode");
+        return (mode & SETUID) != 0 && (int) Files.getAttribute(program, "unix:uid") != user
+                || (mode & SETGID) != 0 && (int) Files.getAttribute(program, "unix:gid") != group
+                || user != 0 && Libc.hasAttribute(program, CAPABILITIES);
     }
 
-    private static void checkInterpreter(final ByteBuffer head, final Path named, final int depth)
-            throws CommandException {
+    private static void checkInterpreter(final ByteBuffer head, final Path named, final int user, final int group,
+            final int depth) throws CommandException {
         final StringBuilder line = new StringBuilder();
         for (int i = 2; i < head.limit() && head.get(i) != '\n'; i++) {
             line.append((char) head.get(i));
@@ -93,7 +109,7 @@ final class Program {
             throw new CommandException(named + ": its interpreter " + interpreter + " is missing", NOT_EXECUTABLE);
         }
         if (depth > 0) {
-            check(Path.of(interpreter), named, depth - 1);
+            check(Path.of(interpreter), named, user, group, depth - 1);
         }
     }
 
