@@ -303,6 +303,7 @@ static void usage(FILE *to)
 	fprintf(to, "\n  --signaled    requests that are unsignaled otherwise are signaled, where the program allows it\n"
 		"  --zero-length messages have no bytes, where the program allows it\n"
 		"  --rnr-retry N --rnr-timer N    as in ibv_modify_qp, where the program waits for receives\n"
+		"  --count N     queue pairs, where the program has many\n"
 		"  -d NAME  device (the first)     -i PORT  port (1)     -g INDEX  GID index (only where there is no lid)\n");
 }
 
@@ -325,10 +326,11 @@ int main(int argc, char **argv)
 		{ "zero-length", no_argument, NULL, 'Z' },
 		{ "rnr-retry", required_argument, NULL, 'r' },
 		{ "rnr-timer", required_argument, NULL, 't' },
+		{ "count", required_argument, NULL, 'C' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
-	struct pair pair = { .rank = -1, .mode = program_modes[0], .rnr_retry = -1, .rnr_timer = -1 };
+	struct pair pair = { .rank = -1, .mode = program_modes[0], .rnr_retry = -1, .rnr_timer = -1, .count = 64 };
 	const char *device = NULL;
 	int port = 1, gid_index = GID_INDEX_AUTO, option;
 
@@ -345,6 +347,7 @@ int main(int argc, char **argv)
 		case 'S': pair.signaled = true; break;
 		case 'Z': pair.zero_length = true; break;
 		case 'r': pair.rnr_retry = parse_number("--rnr-retry", optarg, 0, 7); break;
+		case 'C': pair.count = parse_number("--count", optarg, 1, 65536); break;
 		case 't': pair.rnr_timer = parse_number("--rnr-timer", optarg, 0, 31); break;
 		case 'h': usage(stdout); return 0;
 		default: usage(stderr); return 2;

@@ -51,6 +51,7 @@ struct pair {
 	const char *mode;
 	bool signaled, zero_length;
 	int rnr_retry, rnr_timer;		/* -1: the program's own choice */
+	int count;				/* of queue pairs, where the program has many */
 	const char *go_file;
 	struct rank_dir dir;
 	struct endpoint endpoint;

@@ -24,21 +24,22 @@ import org.shadowverbs.ids.RecordWriter;
 final class DomainDrain {
     /** What is true of the whole domain. */
     static final class View {
-        final Pool pool = new Pool(true);
-        final List<User> users = new ArrayList<User>();
+        final Pool pool;
+        final List<User> users;
+        /** Nobody can consume anything any more, and all senders know of all landings. */
+        final boolean settled;
+        private final Map<Integer, Long> received = new HashMap<Integer, Long>();
+
+        private View(final Pool pool, final List<User> users) {
+            this.pool = pool;
+            this.users = users;
+            settled = pool.settled(users);
+            users.forEach(user -> received.putIfAbsent(user.number, user.received));
+        }
 
         /** Messages for a queue pair of that number, wherever they came to. */
         long received(final int number) {
-            for (final User user : users) {
-                if (user.number == number) {
-                    return user.received;
-                }
-            }
-            return 0;
-        }
-
-        boolean settled() {
-            return pool.settled(users);
+            return received.getOrDefault(number, 0L);
         }
     }
 
@@ -143,21 +144,22 @@ final class DomainDrain {
         if (same) {
             still = true;
             view = view(shares);
-            finished |= view.settled();
+            finished |= view.settled;
         }
     }
 
     private View view(final Map<String, Share> shares) {
-        final View all = new View();
+        final Pool pool = new Pool(true);
+        final List<User> users = new ArrayList<User>();
         for (final String name : members.keySet()) {
             final Share share = shares.get(name);
-            all.pool.queues.addAll(share.queues);
-            all.pool.landingsPosted += share.landingsPosted;
+            pool.queues.addAll(share.queues);
+            pool.landingsPosted += share.landingsPosted;
             for (final Share.Target target : share.targets) {
-                all.users.add(new User(target.number(), target.received() + strangers(target.number(), shares), target.heard()));
+                users.add(new User(target.number(), target.received() + strangers(target.number(), shares), target.heard()));
             }
         }
-        return all;
+        return new View(pool, users);
     }
 
     /** What has come for a queue pair to the queues of others. Of a number that was another's nobody has named these. */

@@ -7,7 +7,6 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -38,8 +37,11 @@ final class Drain {
     private final MemorySegment sent = sv_sent.allocate(arena);
     private final MemorySegment srqBookmark = sv_srq_mark.allocate(arena);
     /** What the queue pairs with shared receive queues receive from. */
-    private final Map<Connection, Pool> poolOf = new LinkedHashMap<Connection, Pool>();
-    private final Set<Pool> pools = new LinkedHashSet<Pool>();
+    private final Map<Srq, Pool> pools = new LinkedHashMap<Srq, Pool>();
+    /** The connected queue pairs that receive from it. */
+    private final Map<Pool, List<Connection>> users = new HashMap<Pool, List<Connection>>();
+    /** Of the pools, those that are settled as of what is being published. */
+    private final Set<Pool> settledPools = new HashSet<Pool>();
     /** What those of XRC receive from, by the domain's number. */
     private final Map<Integer, DomainDrain> domains = new LinkedHashMap<Integer, DomainDrain>();
     private final MemorySegment strangers;
@@ -58,9 +60,10 @@ final class Drain {
         for (final Connection c : connections) {
             c.said = null;
             if (c.qp.srq != null) {
-                final Pool pool = pool(c.qp);
-                poolOf.put(c, pool);
-                pools.add(pool);
+                final Pool pool = pools.computeIfAbsent(c.qp.srq, Drain::pool);
+                if (c.qp.reliable() && c.pairing == Pairing.CONNECTED) {
+                    users.computeIfAbsent(pool, p -> new ArrayList<Connection>()).add(c);
+                }
             }
             if (c.qp.xrcd != null) {
                 takePart(c.qp.xrcd);
@@ -89,16 +92,9 @@ final class Drain {
         domains.put(xrcd.domain, domain);
     }
 
-    /** That of another queue pair, if they share. */
-    private Pool pool(final Qp qp) {
-        for (final Map.Entry<Connection, Pool> e : poolOf.entrySet()) {
-            final Qp other = e.getKey().qp;
-            if (qp.srq == other.srq) {
-                return e.getValue();
-            }
-        }
+    private static Pool pool(final Srq srq) {
         final Pool pool = new Pool(false);
-        pool.queues.add(new Pool.Queue(qp.srq, 0));
+        pool.queues.add(new Pool.Queue(srq, 0));
         return pool;
     }
 
@@ -120,7 +116,7 @@ final class Drain {
             }
             serve(c);
         }
-        for (final Pool pool : pools) {
+        for (final Pool pool : pools.values()) {
             land(pool);
         }
         for (final Map.Entry<Integer, DomainDrain> e : domains.entrySet()) {
@@ -201,7 +197,7 @@ final class Drain {
                 return false;
             }
         }
-        for (final Pool pool : pools) {
+        for (final Pool pool : pools.values()) {
             if (!pool.isKnownTo(users(pool))) {
                 return false;
             }
@@ -214,15 +210,8 @@ final class Drain {
         return true;
     }
 
-    /** The connected queue pairs that receive from it. */
     private List<Connection> users(final Pool pool) {
-        final List<Connection> users = new ArrayList<Connection>();
-        for (final Connection c : connections) {
-            if (poolOf.get(c) == pool && c.qp.reliable() && c.pairing == Pairing.CONNECTED) {
-                users.add(c);
-            }
-        }
-        return users;
+        return users.getOrDefault(pool, List.of());
     }
 
     private void readPools() throws Refusal {
@@ -241,7 +230,7 @@ final class Drain {
 
     private List<Pool.Queue> allQueues() {
         final List<Pool.Queue> queues = new ArrayList<Pool.Queue>();
-        pools.forEach(pool -> queues.addAll(pool.queues));
+        pools.values().forEach(pool -> queues.addAll(pool.queues));
         domains.values().forEach(domain -> queues.addAll(domain.queues));
         return queues;
     }
@@ -254,7 +243,7 @@ final class Drain {
                 return false;
             }
         }
-        for (final Pool pool : pools) {
+        for (final Pool pool : pools.values()) {
             if (!pool.settled(users(pool))) {
                 return false;
             }
@@ -274,6 +263,12 @@ final class Drain {
     /** What the peers are to know after this round: what has changed. */
     Map<String, byte[]> published() {
         final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
+        settledPools.clear();
+        for (final Pool pool : pools.values()) {
+            if (pool.settled(users(pool))) {
+                settledPools.add(pool);
+            }
+        }
         for (final Connection c : connections) {
             // What has been received, and what is left, is known of a moment at which nothing moved.
             if (c.pairing != Pairing.CONNECTED || c.qp.xrcd != null && domain(c).view() == null) {
@@ -378,7 +373,7 @@ final class Drain {
                 count(c.qp.receiveCq, c.end.bookmark.landings);
             }
         }
-        for (final Pool pool : pools) {
+        for (final Pool pool : pools.values()) {
             for (final Cq cq : pool.landings() > 0 ? receiveCqs(pool) : Set.<Cq>of()) {
                 count(cq, pool.landings());
             }
@@ -559,14 +554,14 @@ final class Drain {
     private DrainRecord record(final Connection c) {
         final Bookmark b = c.end.bookmark;
         final DomainDrain.View view = c.qp.xrcd == null ? null : domain(c).view();
-        final Pool pool = view == null ? poolOf.get(c) : view.pool;
+        final Pool pool = view == null ? pools.get(c.qp.srq) : view.pool;
         final boolean lands = c.decision.action == DrainPolicy.Action.ASK_LANDING;
         return new DrainRecord(view == null ? b.received : view.received(c.qp.virtualQpNum), pool == null ? b.receives : pool.receives(),
                 pool == null ? b.landings : pool.landings(),
                 c.qp.attributes.state() == verbs_h.IBV_QPS_ERR(), c.end.withdrawn || c.end.failAfterwards,
                 c.end.undecided(), c.decision.action == DrainPolicy.Action.ASK_MARKER, c.granted,
                 c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0,
-                poolRecord(c, pool, view == null ? pool != null && pool.settled(users(pool)) : view.settled()));
+                poolRecord(c, pool, view == null ? settledPools.contains(pool) : view.settled));
     }
 
     private PoolRecord poolRecord(final Connection c, final Pool pool, final boolean settled) {

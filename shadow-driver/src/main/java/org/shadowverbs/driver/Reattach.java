@@ -140,7 +140,8 @@ final class Reattach {
         final Set<Integer> apart = new LinkedHashSet<Integer>(ranks);
         apart.removeIf(rank -> others.get(rank) == Drained.NO);
         model.forgetSharers(apart);
-        new PairwiseDrain(library, backend, model, left, apart).run(link, epoch, seconds);
+        // The coordinator waits as long for what follows, which takes its time, too.
+        new PairwiseDrain(library, backend, model, left, apart).run(link, epoch, seconds - seconds / 4);
         drained = Drained.PAIRWISE;
     }
 

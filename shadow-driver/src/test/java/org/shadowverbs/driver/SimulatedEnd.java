@@ -202,7 +202,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         if (domain != null) {
             final DomainDrain.View view = owner.part.view();
             return view == null ? null : DrainRecord.decode(new DrainRecord(view.received(number), 0, 0, false, false, false, false,
-                    granted, settled(), 0, 0, new PoolRecord(true, view.pool.landingsPosted, view.settled(), view.pool.numbers(),
+                    granted, settled(), 0, 0, new PoolRecord(true, view.pool.landingsPosted, view.settled, view.pool.numbers(),
                     view.pool.free(), 0, 0, 0, 0, 0)).encode());
         }
         final boolean lands = decision.action == DrainPolicy.Action.ASK_LANDING;
