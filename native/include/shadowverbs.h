@@ -428,6 +428,9 @@ struct sv_stranger {
  */
 int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers);
 
+/* Forgets what a QP has brought, if anything. While the gate is closed. */
+void sv_xrcd_forget(uint32_t domain, uint64_t qp_num);
+
 /*
  * Retires all send requests before position, proven to have taken effect by other means than their own completion (a
  * counted receive at the peer). Signaled ones among them get a successful completion in the virtual CQ.

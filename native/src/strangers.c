@@ -3,7 +3,10 @@
 #include "idmap.h"
 #include "target.h"
 
-/* A hash table that is only added to, so that its readers need no lock: a domain and a QP's virtual number make a key. */
+/*
+ * A hash table that is only added to while anybody is inside the gate, so that its readers need no lock: a domain and a QP's
+ * virtual number make a key.
+ */
 #define SLOT_SHIFT 12
 #define SLOTS (1u << SLOT_SHIFT)
 
@@ -15,10 +18,20 @@ static uint32_t used, lost;
 
 _Static_assert(SV_MAX_STRANGERS <= SLOTS / 4 * 3, "a free slot is found soon");
 
+static uint64_t key_of(uint32_t domain, uint32_t qp_num)
+{
+	return (uint64_t)domain << 24 | (qp_num & 0xffffff);
+}
+
+static uint32_t first_slot(uint64_t key)
+{
+	return (key * 0x9e3779b97f4a7c15ull) >> (64 - SLOT_SHIFT);
+}
+
 static void count(uint32_t domain, uint32_t qp_num, uint64_t messages)
 {
-	uint64_t key = (uint64_t)domain << 24 | (qp_num & 0xffffff);
-	uint32_t slot = (key * 0x9e3779b97f4a7c15ull) >> (64 - SLOT_SHIFT);
+	uint64_t key = key_of(domain, qp_num);
+	uint32_t slot = first_slot(key);
 
 	for (;; slot = (slot + 1) % SLOTS) {
 		uint64_t found = sv_load(&slots[slot].key);
@@ -73,4 +86,26 @@ int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
 			};
 	}
 	return sv_load(&lost) ? -1 : n;
+}
+
+void sv_xrcd_forget(uint32_t domain, uint64_t qp_num)
+{
+	uint64_t key = key_of(domain, qp_num), other;
+	uint32_t hole = first_slot(key), next;
+
+	while ((other = sv_load(&slots[hole].key)) != key) {
+		if (!other)
+			return;
+		hole = (hole + 1) % SLOTS;
+	}
+	/* What stands behind for want of this place moves up, or it would not be found any more. */
+	for (next = (hole + 1) % SLOTS; (other = sv_load(&slots[next].key)); next = (next + 1) % SLOTS)
+		if ((next - first_slot(other)) % SLOTS >= (next - hole) % SLOTS) {
+			sv_store(&slots[hole].key, other);
+			sv_store(&slots[hole].received, sv_load(&slots[next].received));
+			hole = next;
+		}
+	sv_store(&slots[hole].key, 0);
+	sv_store(&slots[hole].received, 0);
+	sv_add(&used, -1);
 }

@@ -483,6 +483,34 @@ static void messages_of_strangers(void)
 	close_domain(d);
 }
 
+/* What others have brought is found however many are forgotten. */
+static void forgotten_strangers(void)
+{
+	enum { COUNT = 2000 };
+	struct domain *d = open_domain();
+	uint32_t domain = sv_xrcd_domain(d->xrcd), before = mock_qp(d->sender)->v.qp_num;
+
+	for (uint32_t n = 1; n <= COUNT; n++) {
+		mock_qp(d->sender)->v.qp_num = n * 7919 & 0xffffff;
+		CHECK_EQUAL(receive(d, 0, n), 0);
+		bring(d, 0, IBV_WC_SUCCESS, 5);
+		expect(d->f->cq, n, IBV_WC_SUCCESS);
+	}
+	mock_qp(d->sender)->v.qp_num = before;
+	sv_gate_announce(1);
+	close_gate();
+	for (uint32_t n = 1; n <= COUNT; n++)
+		if (n % 3)
+			sv_xrcd_forget(domain, (n * 7919 & 0xffffff) ^ NUMBER_MASK);
+	sv_xrcd_forget(domain, 1);
+	for (uint32_t n = 1; n <= COUNT; n++)
+		CHECK_EQUAL(brought(d, (n * 7919 & 0xffffff) ^ NUMBER_MASK), !(n % 3));
+	for (uint32_t n = 1; n <= COUNT; n++)
+		sv_xrcd_forget(domain, (n * 7919 & 0xffffff) ^ NUMBER_MASK);
+	sv_gate_open();
+	close_domain(d);
+}
+
 /* Its number goes on to be the one that the application knows, and what it has brought to be counted with that. */
 static void strangers_keep_their_numbers(void)
 {
@@ -661,6 +689,7 @@ int main(void)
 	RUN(requests_name_their_queue);
 	RUN(messages_come_to_the_queue_named);
 	RUN(messages_of_strangers);
+	RUN(forgotten_strangers);
 	RUN(strangers_keep_their_numbers);
 	RUN(landings_of_strangers);
 	RUN(opened_of_another_process);

@@ -9,7 +9,8 @@
  * shared: the same, where the sender has a queue of its own in the same domain, which both have opened by one file, and
  * which nobody sends to. crossed: the sender's requests go there, too, by way of the receiver's queue pair, messages and
  * RDMA WRITEs into the sender's own memory; one such message has arrived, which nobody has told the sender. landed: there
- * the SEND waits for its receive, too.
+ * the SEND waits for its receive, too. left: as crossed until READY, but the sender has taken that message, and then
+ * destroyed its queue and closed the domain.
  *
  * lent: as crossed, and the sender has the receiver's queue pair open (ibv_open_qp), connects it, and modifies it. inherited:
  * likewise, and the receiver has destroyed its own handle of it.
@@ -37,7 +38,7 @@
 #define NO_SRQ 1			/* the number of none */
 
 const char *const program_name = "xrc";
-const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", "landed", "lent", "inherited", NULL };
+const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", "landed", "left", "lent", "inherited", NULL };
 
 enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND, ID_CROSSING };
 
@@ -80,6 +81,11 @@ static bool landed(const struct pair *pair)
 	return !strcmp(pair->mode, "landed");
 }
 
+static bool left(const struct pair *pair)
+{
+	return !strcmp(pair->mode, "left");
+}
+
 static bool inherited(const struct pair *pair)
 {
 	return !strcmp(pair->mode, "inherited");
@@ -92,7 +98,7 @@ static bool lent(const struct pair *pair)
 
 static bool crossed(const struct pair *pair)
 {
-	return landed(pair) || lent(pair) || !strcmp(pair->mode, "crossed");
+	return landed(pair) || left(pair) || lent(pair) || !strcmp(pair->mode, "crossed");
 }
 
 static bool shared(const struct pair *pair)
@@ -346,10 +352,14 @@ static void send(struct pair *pair, struct area *area)
 	post_send(qp, ID_FIRST, pair->signaled ? IBV_SEND_SIGNALED : 0, area, first,
 		  landed(pair) ? side.number : theirs.srqs[0]);
 	post_send(qp, ID_SECOND, IBV_SEND_SIGNALED, area, second, theirs.srqs[1]);
+	if (left(pair)) {
+		take_crossed(area, &side, &mine, &theirs, 3);
+		side_close(&side);
+	}
 	pair_ready(pair);
 	if (lent(pair))
 		check_handle(&handles[0], &mine);
-	if (crossed(pair))
+	if (crossed(pair) && !left(pair))
 		take_crossed(area, &side, &mine, &theirs, 3);
 	if (landed(pair))
 		take_crossed(area, &side, &mine, &theirs, 1);
@@ -363,7 +373,7 @@ static void send(struct pair *pair, struct area *area)
 		pattern_fill(first, SIZE, 10 + i, 0);
 		post_send(qp, i, IBV_SEND_SIGNALED, area, first, theirs.srqs[i % QUEUES]);
 		await_completion(cq, i, &wc, "a SEND after the restart");
-		if (crossed(pair) && i % 10 == 5)
+		if (crossed(pair) && !left(pair) && i % 10 == 5)
 			cross(qp, area, &side, &mine, &theirs, 2000 + i);
 		if (lent(pair) && i % 10 == 5)
 			reopen(pair, handles, side.xrcd, theirs.qp.qp_num);
@@ -380,7 +390,7 @@ static void send(struct pair *pair, struct area *area)
 		await_request_error(pair, handles[0]);
 		qp_destroy(handles[0]);
 	}
-	if (shared(pair))
+	if (shared(pair) && !left(pair))
 		side_close(&side);
 	qp_destroy(qp);
 	cq_destroy(cq);

@@ -49,6 +49,8 @@ final class Checkpoint {
     private final Roster roster = new Roster();
     private final PeerTable peers;
     private boolean ranksHaveLeft;
+    /** The XRC domains with a file, as of CLOSE. */
+    private SharedDomains shared;
 
     /** How the rank finds its agent; after a restart, another. */
     interface Agent {
@@ -105,6 +107,7 @@ final class Checkpoint {
             // Nobody touches a connection before all have found that theirs can be saved.
             phase = Phase.PAIRED;
             link.exchange(epoch, phase, 0, Contribution.AGREED);
+            realObjects.xrc().forgetEnded(shared);
             timings.end("CLOSE");
             return true;
         } catch (Refusal e) {
@@ -153,11 +156,12 @@ final class Checkpoint {
     private void exchangePeers(final Phase phase) throws Refusal, CheckpointAborted, IOException {
         // While the gates are open domains come and go.
         final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank(), receivers.self(),
-                context -> XrcVerbs.device(library, backend, context)) : null;
+                context -> XrcVerbs.device(library, backend, context), qp -> XrcVerbs.targets(library, qp)) : null;
         Reply reply = publishPeers(phase, 0, domains);
         if (domains != null) {
             model.sharers(sharers(domains, reply.ranks()));
             receivers.findHomes(domains.ranksById());
+            shared = domains;
             if (!reply.unanimous()) {
                 // Somebody has the queue pair of another open. Now that nobody changes it any more, its home speaks for it.
                 reply = publishPeers(phase, 1, domains);
@@ -244,6 +248,7 @@ final class Checkpoint {
             Ports.ensure(backend, context, model.masks); // opened since ANNOUNCE
         }
         exchangePeers(Phase.CLOSE);
+        XrcVerbs.forgetStrangers(library, model, shared);
         XrcVerbs.refuseManyStrangers(library, model);
         SharedDomains.check(peers.connections(), qp -> XrcVerbs.targets(library, qp), ranksHaveLeft,
                 keys -> link.lookup(keys, RECONNECT_DEADLINE));

@@ -99,6 +99,10 @@ final class ContextVerbs {
             final int err = backend.closeDevice(context.real);
             context.real = 0;
             model.forget(context);
+            for (final Xrcd left : model.leftDomains(context)) {
+                library.xrcdFree(left.virtual);
+                left.contextClosed = true;
+            }
             library.contextFree(vcontext);
             keyMaps.release(context.localKeyMap);
             library.idmapFree(context.sourceMap);

@@ -69,7 +69,7 @@ final class Drain {
                 takePart(c.qp.xrcd);
             }
         }
-        for (final Xrcd xrcd : model.xrcds.inOrder()) {
+        for (final Xrcd xrcd : model.domains()) {
             if (!model.sharers(xrcd.domain).isEmpty()) {
                 takePart(xrcd);
             }

@@ -38,9 +38,14 @@ final class Model {
     private int sequence;
     /** By the number of an XRC domain: the other processes that have it open, as of the last closed gate. */
     private Map<Integer, List<SharedDomains.Member>> sharers = Map.of();
-    /** Likewise, of those with a file: the numbers of shared receive queues destroyed, of receive queue pairs destroyed or reset. */
+    /**
+     * Likewise, of those with a file: the numbers of shared receive queues destroyed, of receive queue pairs destroyed or reset,
+     * until a checkpoint finds that nobody can ask for them any more.
+     */
     private final Map<Integer, Set<Integer>> endedQueues = new HashMap<Integer, Set<Integer>>();
     private final Map<Integer, Set<Integer>> endedReceivers = new HashMap<Integer, Set<Integer>>();
+    /** Domains with a file that the process has closed, and that are to be spoken for as long as such numbers are kept of them. */
+    private final List<Xrcd> leftDomains = new ArrayList<Xrcd>();
     /** Queue pairs destroyed since the last checkpoint while connected: their peers may still be there. */
     private final List<Tombstone> tombstones = new ArrayList<Tombstone>();
 
@@ -106,6 +111,59 @@ final class Model {
             }
         }
         return false;
+    }
+
+    /** The XRC domains that are open, and those that were closed and are still spoken for. */
+    synchronized List<Xrcd> domains() {
+        final List<Xrcd> all = new ArrayList<Xrcd>(xrcds.inOrder());
+        all.addAll(leftDomains);
+        return all;
+    }
+
+    /** A domain that the process has closed. @return whether it is still spoken for: then its file must stay open */
+    synchronized boolean leave(final Xrcd xrcd) {
+        final boolean asked = !endedQueues(xrcd.domain).isEmpty() || !endedReceivers(xrcd.domain).isEmpty();
+        if (xrcd.fd < 0 || !asked || domains().stream().anyMatch(other -> other.domain == xrcd.domain)) {
+            return false;
+        }
+        leftDomains.add(xrcd);
+        return true;
+    }
+
+    /** It is open again. @return what stood for it; null: nothing */
+    synchronized Xrcd comeBack(final int domain) {
+        for (final Xrcd left : leftDomains) {
+            if (left.domain == domain) {
+                leftDomains.remove(left);
+                return left;
+            }
+        }
+        return null;
+    }
+
+    /** @return the domains that need not be spoken for any more */
+    synchronized List<Xrcd> domainsForgotten() {
+        final List<Xrcd> forgotten = new ArrayList<Xrcd>();
+        for (final Xrcd left : leftDomains) {
+            if (endedQueues(left.domain).isEmpty() && endedReceivers(left.domain).isEmpty()) {
+                forgotten.add(left);
+            }
+        }
+        leftDomains.removeAll(forgotten);
+        return forgotten;
+    }
+
+    /** Of a domain, keeps only those numbers. While no verb is under way. */
+    void keepEnded(final int domain, final Set<Integer> queues, final Set<Integer> receivers) {
+        keep(endedQueues, domain, queues);
+        keep(endedReceivers, domain, receivers);
+    }
+
+    private static void keep(final Map<Integer, Set<Integer>> numbers, final int domain, final Set<Integer> kept) {
+        final Set<Integer> of = numbers.get(domain);
+        if (of != null && of.retainAll(kept) && of.isEmpty()) {
+            numbers.remove(domain);
+        }
     }
 
     /** Whether it has queue pairs open that other processes have made. */
@@ -256,6 +314,11 @@ final class Model {
             }
         }
         contexts.remove(context);
+    }
+
+    /** The domains of a context that were closed and are spoken for. */
+    synchronized List<Xrcd> leftDomains(final Context context) {
+        return leftDomains.stream().filter(left -> left.context == context && !left.contextClosed).toList();
     }
 
     /** What a queue pair tells the job about itself. */

@@ -235,6 +235,8 @@ interface Native {
      */
     int xrcdStrangers(int domain, MemorySegment strangers);
 
+    void xrcdForget(int domain, int qpNum);
+
     int qpRetire(long vqp, long position);
 
     int qpPostMarker(long vqp);

@@ -117,6 +117,7 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_QP_SENT = f("sv_qp_sent");
     private static final MemorySegment SV_QP_TARGETS = f("sv_qp_targets");
     private static final MemorySegment SV_XRCD_STRANGERS = f("sv_xrcd_strangers");
+    private static final MemorySegment SV_XRCD_FORGET = f("sv_xrcd_forget");
     private static final MemorySegment SV_QP_RETIRE = f("sv_qp_retire");
     private static final MemorySegment SV_QP_POST_MARKER = f("sv_qp_post_marker");
     private static final MemorySegment SV_QP_POST_LANDING = f("sv_qp_post_landing");
@@ -688,6 +689,11 @@ final class NativeLibrary implements Native {
     @Override
     public int xrcdStrangers(final int domain, final MemorySegment strangers) {
         return (int) call(SV_XRCD_STRANGERS, domain, strangers.address());
+    }
+
+    @Override
+    public void xrcdForget(final int domain, final int qpNum) {
+        call(SV_XRCD_FORGET, domain, qpNum);
     }
 
     @Override

@@ -19,6 +19,7 @@ import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.ExceptionSet;
 import org.shadowverbs.ids.OwnerRecord;
+import org.shadowverbs.ids.PortIds;
 
 /**
  * The one way back to work, for resume, abort and restart: from no real objects at all to open gates. Read {@link #run}
@@ -216,6 +217,10 @@ final class Reattach {
             if (qp.home && qp.foreign) {
                 ids.add(inherited(qp));
             }
+        }
+        final Map<Integer, String> left = XrcVerbs.leftDomains(library, backend, model);
+        if (!left.isEmpty()) {
+            ids.add(OwnerRecord.ContextIds.inherited(new PortIds[0], ExceptionSet.EMPTY, left));
         }
         return ids.toArray(new OwnerRecord.ContextIds[0]);
     }

@@ -33,6 +33,11 @@ final class SharedDomains {
     private final Map<Long, Integer> ranksById = new HashMap<Long, Integer>();
     /** What each domain with a file is known by in the job, by its number here. */
     private final Map<Integer, String> keys;
+    private final Function<Qp, int[]> targets;
+    /** By the number of each domain with a file: receive queue pairs that somebody has in it. */
+    private final Map<Integer, Set<Integer>> receivers = new HashMap<Integer, Set<Integer>>();
+    /** Shared receive queues that some queue pair of the job has named since its RESET; null: not all are known. */
+    private Set<Integer> named = Set.of();
 
     /** Asks for what has been published: the keys that are not found are not in the answer. */
     interface Lookup {
@@ -59,12 +64,17 @@ final class SharedDomains {
     private record Named(Connection connection, Member peer, int number) {
     }
 
-    /** @param self what this process is known by in the register of {@link SharedReceivers} */
-    SharedDomains(final Model model, final int rank, final long self, final Function<Context, String> device) throws Refusal {
+    /**
+     * @param self what this process is known by in the register of {@link SharedReceivers}
+     * @param targets the numbers that an XRC queue pair has named since RESET; null: too many to be known
+     */
+    SharedDomains(final Model model, final int rank, final long self, final Function<Context, String> device,
+            final Function<Qp, int[]> targets) throws Refusal {
         this.model = model;
         this.rank = rank;
         this.self = self;
-        keys = keys(model.xrcds.inOrder(), device);
+        this.targets = targets;
+        keys = keys(model.domains(), device);
     }
 
     /**
@@ -99,6 +109,10 @@ final class SharedDomains {
         return "x/m/" + rank;
     }
 
+    private static String ofSenders(final int rank) {
+        return "x/u/" + rank;
+    }
+
     private static String ofQueue(final String domain, final int number) {
         return "x/s/" + domain + '/' + Integer.toHexString(number);
     }
@@ -120,11 +134,12 @@ final class SharedDomains {
      * that receive, with the numbers of those that do so no more.
      */
     void publish(final Map<String, byte[]> values) {
+        publishNamed(values);
         if (keys.isEmpty()) {
             return;
         }
         final RecordWriter own = new RecordWriter(128).i64(self).i32(keys.size());
-        keys.forEach((domain, key) -> own.i32(domain).text(key));
+        keys.forEach((domain, key) -> write(own.i32(domain).text(key), ownReceivers(domain)));
         values.put(ofRank(rank), own.toByteArray());
         keys.forEach((domain, key) -> {
             final byte[] member = new Member(rank, domain).encode();
@@ -136,11 +151,54 @@ final class SharedDomains {
             if (key != null) {
                 // What a foreign one has brought this process has counted as that of a stranger.
                 final Set<Integer> queues = qp.foreign ? Set.of() : queues(qp.xrcd.domain);
-                final RecordWriter record = new RecordWriter(128).i32(rank).i32(qp.xrcd.domain).text(key).i32(queues.size());
-                queues.forEach(record::i32);
+                final RecordWriter record = new RecordWriter(128).i32(rank).i32(qp.xrcd.domain).text(key);
+                write(record, queues);
                 values.put(ofQueuePair(rank, qp.sequence), record.toByteArray());
             }
         }
+    }
+
+    /** What the senders of this process have named. */
+    private void publishNamed(final Map<String, byte[]> values) {
+        final Set<Integer> all = new TreeSet<Integer>();
+        boolean any = false;
+        boolean known = true;
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.type == verbs_h.IBV_QPT_XRC_SEND()) {
+                any = true;
+                final int[] numbers = targets.apply(qp);
+                known &= numbers != null;
+                for (int i = 0; known && i < numbers.length; i++) {
+                    all.add(numbers[i]);
+                }
+            }
+        }
+        if (any) {
+            final RecordWriter record = new RecordWriter(128).i8(known ? 1 : 0);
+            write(record, all);
+            values.put(ofSenders(rank), record.toByteArray());
+        }
+    }
+
+    private static void write(final RecordWriter out, final Set<Integer> numbers) {
+        out.i32(numbers.size());
+        numbers.forEach(out::i32);
+    }
+
+    private static void read(final RecordReader in, final Set<Integer> numbers) {
+        for (int left = in.count(4); left > 0; left--) {
+            numbers.add(in.i32());
+        }
+    }
+
+    private Set<Integer> ownReceivers(final int domain) {
+        final Set<Integer> numbers = new TreeSet<Integer>();
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.xrcd != null && qp.xrcd.domain == domain) {
+                numbers.add(qp.virtualQpNum);
+            }
+        }
+        return numbers;
     }
 
     private Set<Integer> queues(final int domain) {
@@ -161,19 +219,27 @@ final class SharedDomains {
      */
     Map<Integer, List<Member>> sharers(final List<Integer> ranks, final Lookup lookup) throws IOException {
         final Set<String> wanted = new HashSet<String>();
-        ranks.forEach(r -> wanted.add(ofRank(r)));
+        ranks.forEach(r -> wanted.addAll(List.of(ofRank(r), ofSenders(r))));
         final Map<String, byte[]> found = find(lookup, keys.isEmpty() ? Set.of() : wanted);
         final Map<Integer, List<Member>> sharers = new HashMap<Integer, List<Member>>();
+        named = new HashSet<Integer>();
+        keys.keySet().forEach(domain -> receivers.put(domain, new HashSet<Integer>()));
         for (final int r : ranks) {
+            readNamed(found.get(ofSenders(r)));
             final byte[] record = found.get(ofRank(r));
             final RecordReader in = record == null ? null : new RecordReader(record);
             if (in != null) {
                 ranksById.put(in.i64(), r);
             }
-            for (int left = in == null ? 0 : in.count(8); left > 0; left--) {
+            for (int left = in == null ? 0 : in.count(12); left > 0; left--) {
                 final Member member = new Member(r, in.i32());
                 final String key = in.text();
+                final Set<Integer> numbers = new HashSet<Integer>();
+                read(in, numbers);
                 keys.forEach((domain, own) -> {
+                    if (own.equals(key)) {
+                        receivers.get(domain).addAll(numbers);
+                    }
                     if (own.equals(key) && (r != rank || member.domain != domain)) {
                         sharers.computeIfAbsent(domain, d -> new ArrayList<Member>()).add(member);
                     }
@@ -181,6 +247,35 @@ final class SharedDomains {
             }
         }
         return sharers;
+    }
+
+    private void readNamed(final byte[] record) {
+        final RecordReader in = record == null ? null : new RecordReader(record);
+        if (in != null && in.i8() == 0) {
+            named = null;
+        }
+        if (in != null && named != null) {
+            read(in, named);
+        }
+    }
+
+    /** Of the domains with a file. */
+    Set<Integer> numbers() {
+        return keys.keySet();
+    }
+
+    /** The receive queue pairs that somebody has in a domain; once {@link #sharers} is found. */
+    Set<Integer> receivers(final int domain) {
+        return receivers.get(domain);
+    }
+
+    /** Of some queues, those that a sender may have named; likewise. */
+    Set<Integer> named(final Set<Integer> queues) {
+        final Set<Integer> found = new HashSet<Integer>(queues);
+        if (named != null) {
+            found.retainAll(named);
+        }
+        return found;
     }
 
     /** Those who have domains, by what the register knows them by; once {@link #sharers} is found. */
@@ -239,9 +334,7 @@ final class SharedDomains {
         final Member peer = Member.read(in);
         final String key = in.text();
         final Set<Integer> known = new HashSet<Integer>();
-        for (int left = in.count(4); left > 0; left--) {
-            known.add(in.i32());
-        }
+        read(in, known);
         final int[] named = targets.apply(c.qp);
         if (named == null) {
             throw new Refusal(c.name() + ": its requests have named too many of XRC's shared receive queues to know whose they are,"

@@ -50,7 +50,12 @@ final class XrcVerbs {
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
         library.xrcdBind(virtual, real);
-        model.xrcds.add(new Xrcd(virtual, real, context, fd, library.xrcdDomain(virtual)));
+        final Xrcd xrcd = new Xrcd(virtual, real, context, fd, library.xrcdDomain(virtual));
+        model.xrcds.add(xrcd);
+        final Xrcd before = fd < 0 ? null : model.comeBack(xrcd.domain);
+        if (before != null) {
+            free(before);
+        }
         return virtual;
     }
 
@@ -61,11 +66,19 @@ final class XrcVerbs {
             if (err == 0) {
                 xrcd.real = 0;
                 model.xrcds.remove(xrcd);
-                library.xrcdFree(vxrcd);
-                release(xrcd.fd);
+                if (!model.leave(xrcd)) {
+                    free(xrcd);
+                }
             }
             return err;
         }
+    }
+
+    private void free(final Xrcd xrcd) {
+        if (!xrcd.contextClosed) {
+            library.xrcdFree(xrcd.virtual);
+        }
+        release(xrcd.fd);
     }
 
     private void release(final int fd) {
@@ -247,11 +260,18 @@ final class XrcVerbs {
         }
     }
 
+    /** Those that are spoken for after their context was closed; as {@link SharedDomains#keys}. */
+    static Map<Integer, String> leftDomains(final Native library, final Backend backend, final Model model) throws Refusal {
+        final List<Xrcd> left = new ArrayList<Xrcd>(model.domains());
+        left.removeIf(xrcd -> !xrcd.contextClosed);
+        return SharedDomains.keys(left, c -> device(library, backend, c));
+    }
+
     /** The XRC domains of a context that other processes may have open, too: as {@link SharedDomains#keys}. */
     static Map<Integer, String> sharedDomains(final Native library, final Backend backend, final Model model,
             final Context context) throws Refusal {
         final List<Xrcd> xrcds = new ArrayList<Xrcd>();
-        for (final Xrcd xrcd : model.xrcds.inOrder()) {
+        for (final Xrcd xrcd : model.domains()) {
             if (xrcd.context == context) {
                 xrcds.add(xrcd);
             }
@@ -259,11 +279,37 @@ final class XrcVerbs {
         return SharedDomains.keys(xrcds, c -> device(library, backend, c));
     }
 
+    /**
+     * At the closed gate: forgets what queue pairs have brought that nobody has any more. All who share the domains do, before
+     * any of them forgets that it had them.
+     */
+    static void forgetStrangers(final Native library, final Model model, final SharedDomains domains) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment strangers = sv_stranger.allocateArray(shadowverbs_h.SV_MAX_STRANGERS(), arena);
+            for (final int domain : domains.numbers()) {
+                for (int left = library.xrcdStrangers(domain, strangers) - 1; left >= 0; left--) {
+                    final int number = sv_stranger.qp_num(sv_stranger.asSlice(strangers, left));
+                    if (!domains.receivers(domain).contains(number)) {
+                        library.xrcdForget(domain, number);
+                    }
+                }
+            }
+        }
+    }
+
+    /** At the closed gate, when all have come so far: forgets what nobody can ask for any more. */
+    void forgetEnded(final SharedDomains domains) {
+        for (final int domain : domains.numbers()) {
+            model.keepEnded(domain, domains.named(model.endedQueues(domain)), domains.receivers(domain));
+        }
+        model.domainsForgotten().forEach(this::free);
+    }
+
     /** What queue pairs of other processes have brought is to be known of each; there must be room for a few more. */
     static void refuseManyStrangers(final Native library, final Model model) throws Refusal {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment strangers = sv_stranger.allocateArray(shadowverbs_h.SV_MAX_STRANGERS(), arena);
-            for (final Xrcd xrcd : model.xrcds.inOrder()) {
+            for (final Xrcd xrcd : model.domains()) {
                 final int count = !model.hearsStrangers(xrcd.domain) ? 0 : library.xrcdStrangers(xrcd.domain, strangers);
                 if (count < 0 || count > shadowverbs_h.SV_MAX_STRANGERS() / 2) {
                     throw new Refusal("too many queue pairs of other processes have brought messages to XRC's shared receive"
@@ -275,7 +321,9 @@ final class XrcVerbs {
 
     /** What domains are shared through on this host. Null: over ib2tcp a domain is of one process, whatever its file. */
     static String device(final Native library, final Backend backend, final Context context) {
-        return Ib2TcpBackend.NAME.equals(backend.name()) ? null : backend.deviceName(library.deviceReal(context.vdevice));
+        // Of a domain that only its file stands for, the device may not be in use any more.
+        final long real = Ib2TcpBackend.NAME.equals(backend.name()) ? 0 : library.deviceReal(context.vdevice);
+        return real == 0 ? null : backend.deviceName(real);
     }
 
     /** The numbers of shared receive queues that requests of a queue pair that sends have named; null: too many. */

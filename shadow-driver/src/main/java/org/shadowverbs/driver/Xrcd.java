@@ -8,6 +8,8 @@ final class Xrcd extends Resource {
     final int fd;
     /** The same of all that stand for one domain. */
     final int domain;
+    /** The virtual domain is gone, with its context, and this only speaks for what it was. */
+    boolean contextClosed;
 
     Xrcd(final long virtual, final long real, final Context context, final int fd, final int domain) {
         super(virtual, real);

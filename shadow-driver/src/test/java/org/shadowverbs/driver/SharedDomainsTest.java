@@ -2,6 +2,7 @@
 package org.shadowverbs.driver;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
@@ -24,6 +25,7 @@ class SharedDomainsTest {
     private static final int STDIN = 0;
     private static final int RECEIVER = 4;
     private static final int OTHER = 5;
+    private static final int SENDER = 6;
     private static final int ITS_OWN = 70;
     private static final int THE_OTHERS = 71;
     private static final int PEERS_NUMBER = 9;
@@ -45,7 +47,7 @@ class SharedDomainsTest {
     }
 
     private void publish(final int rank, final Model model, final String device) throws Refusal {
-        new SharedDomains(model, rank, rank, c -> device).publish(published);
+        new SharedDomains(model, rank, rank, c -> device, qp -> new int[0]).publish(published);
     }
 
     private void bothHaveItOpen(final String device, final String othersDevice) throws Refusal {
@@ -77,7 +79,7 @@ class SharedDomainsTest {
     }
 
     private Map<Integer, List<Member>> sharers(final int rank, final String device) throws Exception {
-        return new SharedDomains(process(STDIN, 0), rank, rank, c -> device).sharers(List.of(RECEIVER, OTHER), this::find);
+        return new SharedDomains(process(STDIN, 0), rank, rank, c -> device, qp -> new int[0]).sharers(List.of(RECEIVER, OTHER), this::find);
     }
 
     @Test
@@ -160,6 +162,65 @@ class SharedDomainsTest {
         publish(RECEIVER, process(-1, ITS_OWN), "shadow0");
         publish(OTHER, process(STDIN, ITS_OWN), null);
         assertTrue(published.isEmpty());
+    }
+
+    /** As {@code rank} finds it, which has that model; a sender of a third process has named these queues (null: too many). */
+    private SharedDomains found(final int rank, final Model model, final int... named) throws Exception {
+        final Model sending = new Model(IdMasks.IDENTITY);
+        sending.qps.add(sender(Pairing.CONNECTED).qp);
+        new SharedDomains(sending, SENDER, SENDER, c -> "shadow0", qp -> named).publish(published);
+        publish(rank, model, "shadow0");
+        final SharedDomains domains = new SharedDomains(model, rank, rank, c -> "shadow0", qp -> new int[0]);
+        domains.sharers(List.of(SENDER, RECEIVER, OTHER), this::find);
+        return domains;
+    }
+
+    @Test
+    void queuesThatAreGoneAreKeptAsLongAsASenderHasNamedThem() throws Exception {
+        final Model other = process(STDIN, THE_OTHERS);
+        other.queueEnded(other.xrcds.get(3), 81);
+        other.queueEnded(other.xrcds.get(3), 82);
+        assertEquals(Set.of(81), found(OTHER, other, ITS_OWN, 81).named(other.endedQueues(DOMAIN)));
+        assertEquals(Set.of(81, 82), found(OTHER, other, (int[]) null).named(other.endedQueues(DOMAIN)));
+        other.keepEnded(DOMAIN, found(OTHER, other, ITS_OWN, 81).named(other.endedQueues(DOMAIN)), Set.of());
+        assertEquals(Set.of(81), other.endedQueues(DOMAIN));
+        other.keepEnded(DOMAIN, found(OTHER, other).named(other.endedQueues(DOMAIN)), Set.of());
+        assertEquals(Set.of(), other.endedQueues(DOMAIN));
+    }
+
+    @Test
+    void numbersOfQueuePairsThatAreGoneAreKeptAsLongAsSomebodyHasOneOfThatNumber() throws Exception {
+        final Model other = process(STDIN, THE_OTHERS);
+        other.qps.remove(other.qps.get(5));
+        other.receiverEnded(other.xrcds.get(3), PEERS_NUMBER);
+        other.receiverEnded(other.xrcds.get(3), 90);
+        publish(RECEIVER, process(STDIN, ITS_OWN), "shadow0");
+        final SharedDomains domains = found(OTHER, other);
+        assertEquals(Set.of(PEERS_NUMBER), domains.receivers(DOMAIN));
+        other.keepEnded(DOMAIN, Set.of(), domains.receivers(DOMAIN));
+        assertEquals(Set.of(PEERS_NUMBER), other.endedReceivers(DOMAIN));
+    }
+
+    /** What had come to its queues it alone can tell. */
+    @Test
+    void aDomainThatIsClosedIsSpokenForAsLongAsASenderHasNamedItsQueues() throws Exception {
+        final Model other = process(STDIN, THE_OTHERS);
+        final Xrcd xrcd = other.xrcds.get(3);
+        other.qps.remove(other.qps.get(5));
+        other.srqs.remove(other.srqs.get(4));
+        other.xrcds.remove(xrcd);
+        assertFalse(other.leave(xrcd));
+        other.queueEnded(xrcd, THE_OTHERS);
+        assertTrue(other.leave(xrcd));
+        publish(RECEIVER, process(STDIN, ITS_OWN), "shadow0");
+        final SharedDomains domains = found(OTHER, other, THE_OTHERS);
+        assertEquals(Set.of(new Member(OTHER, DOMAIN)), check(true, THE_OTHERS).others);
+        assertEquals(List.of(new Member(OTHER, DOMAIN)), sharers(RECEIVER, "shadow0").get(DOMAIN));
+        other.keepEnded(DOMAIN, domains.named(other.endedQueues(DOMAIN)), Set.of());
+        assertEquals(List.of(), other.domainsForgotten());
+        other.keepEnded(DOMAIN, found(OTHER, other).named(other.endedQueues(DOMAIN)), Set.of());
+        assertEquals(List.of(xrcd), other.domainsForgotten());
+        assertEquals(List.of(), other.domains());
     }
 
     private static OwnerRecord restarted(final int rank, final Map<Integer, String> domains) {

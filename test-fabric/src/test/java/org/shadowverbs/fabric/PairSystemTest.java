@@ -42,6 +42,7 @@ final class PairSystemTest {
         "xrc, xrc --signaled, datagram, device, pacing",
         "new-objects, xrc --mode opened, xrc --mode shared, xrc --mode shared --signaled",
         "xrc --mode crossed, xrc --mode crossed --signaled, xrc --mode landed, xrc --mode landed --signaled",
+        "xrc --mode left, xrc --mode left --signaled",
         "xrc --mode lent, xrc --mode lent --signaled, xrc --mode inherited, xrc --mode inherited --signaled"
     })
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
