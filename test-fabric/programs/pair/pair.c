@@ -304,6 +304,7 @@ static void usage(FILE *to)
 		"  --zero-length messages have no bytes, where the program allows it\n"
 		"  --rnr-retry N --rnr-timer N    as in ibv_modify_qp, where the program waits for receives\n"
 		"  --count N     queue pairs, where the program has many\n"
+		"  --domain FILE of the XRC domain that both share, where they do (one of their own)\n"
 		"  -d NAME  device (the first)     -i PORT  port (1)     -g INDEX  GID index (only where there is no lid)\n");
 }
 
@@ -327,6 +328,7 @@ int main(int argc, char **argv)
 		{ "rnr-retry", required_argument, NULL, 'r' },
 		{ "rnr-timer", required_argument, NULL, 't' },
 		{ "count", required_argument, NULL, 'C' },
+		{ "domain", required_argument, NULL, 'X' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
@@ -347,6 +349,7 @@ int main(int argc, char **argv)
 		case 'S': pair.signaled = true; break;
 		case 'Z': pair.zero_length = true; break;
 		case 'r': pair.rnr_retry = parse_number("--rnr-retry", optarg, 0, 7); break;
+		case 'X': pair.domain = optarg; break;
 		case 'C': pair.count = parse_number("--count", optarg, 1, 65536); break;
 		case 't': pair.rnr_timer = parse_number("--rnr-timer", optarg, 0, 31); break;
 		case 'h': usage(stdout); return 0;

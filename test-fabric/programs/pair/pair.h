@@ -53,6 +53,7 @@ struct pair {
 	int rnr_retry, rnr_timer;		/* -1: the program's own choice */
 	int count;				/* of queue pairs, where the program has many */
 	const char *go_file;
+	const char *domain;			/* the file of an XRC domain; NULL: one of their own */
 	struct rank_dir dir;
 	struct endpoint endpoint;
 

@@ -145,7 +145,7 @@ static struct ibv_xrcd *open_shared_domain(struct pair *pair)
 	char path[4096];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/domain", pair->dir.path);
+	snprintf(path, sizeof(path), "%s%s", pair->domain ? pair->domain : pair->dir.path, pair->domain ? "" : "/domain");
 	fd = open(path, O_RDWR | O_CREAT, 0600);
 	if (fd < 0)
 		die(errno, "%s", path);

@@ -242,6 +242,15 @@ final class Job implements AutoCloseable {
         return JSON.readTree(succeed("status", concat(at(), "--json")));
     }
 
+    /** The phase of the checkpoint that goes on; else "running". */
+    String stage() {
+        try {
+            return status().get("stage").asText();
+        } catch (IOException | InterruptedException e) {
+            throw new IllegalStateException(e);
+        }
+    }
+
     /** Waits until so many ranks have joined and run, while all programs given run. */
     void awaitRanks(final int ranks, final Running... programs) throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();

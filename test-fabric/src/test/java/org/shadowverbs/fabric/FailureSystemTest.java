@@ -38,7 +38,7 @@ final class FailureSystemTest {
             final ProcessHandle rank = rank(victim);
             signal("STOP", rank.pid()); // it never answers, so the others wait
             final Running checkpoint = job.startCheckpoint();
-            job.await("the checkpoint to begin", () -> stage(job).matches("ANNOUNCE|CLOSE"), checkpoint);
+            job.await("the checkpoint to begin", () -> job.stage().matches("ANNOUNCE|CLOSE"), checkpoint);
             signal("KILL", rank.pid());
             assertDied(job.failed(checkpoint), rank);
             othersGoOn(job);
@@ -53,7 +53,7 @@ final class FailureSystemTest {
             final ProcessHandle rank = rank(victim);
             withholdCompletions(job, true);
             final Running checkpoint = job.startCheckpoint();
-            job.await("the drain", () -> "DRAIN".equals(stage(job)), checkpoint);
+            job.await("the drain", () -> "DRAIN".equals(job.stage()), checkpoint);
             signal("KILL", rank.pid());
             withholdCompletions(job, false);
             assertDied(job.failed(checkpoint), rank);
@@ -229,14 +229,6 @@ final class FailureSystemTest {
         final String problem = result.get("problem").asText();
         assertTrue(problem.contains("pid " + rank.pid()), problem);
         assertTrue(problem.contains("died"), problem);
-    }
-
-    private static String stage(final Job job) {
-        try {
-            return job.status().get("stage").asText();
-        } catch (IOException | InterruptedException e) {
-            throw new IllegalStateException(e);
-        }
     }
 
     private static void withholdCompletions(final Job job, final boolean on) throws Exception {

@@ -98,6 +98,33 @@ final class PairSystemTest {
         }
     }
 
+    /** Its half of the common view is missing: the checkpoint is given up, and the others settle among themselves. */
+    @Test
+    void aProcessThatSharesADomainIsKilledWhileItDrains() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Path go = job.work().resolve("go");
+            final String one = "xrc --mode crossed --domain " + job.work().resolve("domain");
+            final List<Running> programs = launch(job, go, one, one);
+            final Running survivor = programs.getLast();
+            job.set("withhold_polls=1000000000");
+            final Running checkpoint = job.startCheckpoint();
+            job.await("the drain", () -> "DRAIN".equals(job.stage()), checkpoint);
+            final ProcessHandle killed = programs.getFirst().descendants().getFirst();
+            killed.destroyForcibly();
+            job.set("withhold_polls=0");
+            final String problem = job.failed(checkpoint).get("problem").asText();
+            assertTrue(problem.contains("pid " + killed.pid()) && problem.contains("died") && problem.contains("DRAIN"), problem);
+            assertTrue(programs.getFirst().awaitEnd(ENDING) != 0);
+            job.awaitRanks(2, survivor);
+            final String folder = job.checkpoint().get("folder").asText();
+            survivor.killHard();
+            final Running restarted = job.restartAndAwait(folder, 2);
+            Files.createFile(go);
+            restarted.succeed(ENDING);
+            assertDone(survivor);
+        }
+    }
+
     private static void resume(final Job job, final String... cases) throws Exception {
         final Path go = job.work().resolve("resumed");
         final List<Running> programs = launch(job, go, cases);

@@ -4787,6 +4787,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_installed_function {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_installed_function");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void *sv_installed_function(const char *name)
+     * }
+     */
+    public static FunctionDescriptor sv_installed_function$descriptor() {
+        return sv_installed_function.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void *sv_installed_function(const char *name)
+     * }
+     */
+    public static MethodHandle sv_installed_function$handle() {
+        return sv_installed_function.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void *sv_installed_function(const char *name)
+     * }
+     */
+    public static MemorySegment sv_installed_function$address() {
+        return sv_installed_function.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void *sv_installed_function(const char *name)
+     * }
+     */
+    public static MemorySegment sv_installed_function(MemorySegment name) {
+        var mh$ = sv_installed_function.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_installed_function", name);
+            }
+            return (MemorySegment)mh$.invokeExact(name);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_real_query_port {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_INT,
@@ -6245,6 +6305,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_xrcd_strangers", domain, strangers);
             }
             return (int)mh$.invokeExact(domain, strangers);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_xrcd_forget {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_LONG
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_forget");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_xrcd_forget(uint32_t domain, uint64_t qp_num)
+     * }
+     */
+    public static FunctionDescriptor sv_xrcd_forget$descriptor() {
+        return sv_xrcd_forget.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_xrcd_forget(uint32_t domain, uint64_t qp_num)
+     * }
+     */
+    public static MethodHandle sv_xrcd_forget$handle() {
+        return sv_xrcd_forget.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_xrcd_forget(uint32_t domain, uint64_t qp_num)
+     * }
+     */
+    public static MemorySegment sv_xrcd_forget$address() {
+        return sv_xrcd_forget.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_xrcd_forget(uint32_t domain, uint64_t qp_num)
+     * }
+     */
+    public static void sv_xrcd_forget(int domain, long qp_num) {
+        var mh$ = sv_xrcd_forget.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_xrcd_forget", domain, qp_num);
+            }
+            mh$.invokeExact(domain, qp_num);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
