@@ -20,7 +20,7 @@ trap 'rm -rf "$work"' EXIT
 run_jextract()
 {
 	"$JEXTRACT" "$@" 2>"$work/messages" || { cat "$work/messages" >&2; exit 1; }
-	grep -v 'warning: Skipping \(sigevent\|__clang_max_align_nonce2\|_compat_ibv_port_attr\|sv_keymap\|sv_idmap\) ' \
+	grep -v 'warning: Skipping \(sigevent\|__clang_max_align_nonce2\|_compat_ibv_port_attr\|sv_keymap\|sv_idmap\|sv_routes\) ' \
 		"$work/messages" >&2 || true
 }
 
@@ -52,7 +52,7 @@ list_own()
 {
 	run_jextract --dump-includes "$work/all.includes" -I ../native/include "../native/include/$1.h"
 	sed -n "s|^\\(--include-[a-z]* [^ ]*\\) *# header: .*/native/include/$1.h\$|\\1|p" "$work/all.includes" |
-		grep -v -w 'SHADOWVERBS_H\|SHADOWVERBS_TCP_H\|struct sv_keymap\|struct sv_idmap' | LC_ALL=C sort >"$2"
+		grep -v -w 'SHADOWVERBS_H\|SHADOWVERBS_TCP_H\|struct sv_keymap\|struct sv_idmap\|struct sv_routes' | LC_ALL=C sort >"$2"
 }
 
 list_own shadowverbs shadowverbs.includes

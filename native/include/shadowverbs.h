@@ -151,6 +151,7 @@ struct sv_masks {
 	uint32_t key;			/* lkey and rkey */
 	uint16_t lid;
 	uint16_t reserved;
+	uint64_t gid;			/* of the interface id, as a number; GIDs of multicast groups mean themselves */
 };
 void sv_set_masks(const struct sv_masks *masks);
 
@@ -165,11 +166,34 @@ void sv_keymap_free(struct sv_keymap *map);
 /*
  * Likewise of 64-bit ids, none of them 0. For address handles: virtual QP number -> index of a real handle << 32 | real QP
  * number. For senders: 1 << 40 | real lid << 24 | real QP number (0: any other of that port) -> virtual lid << 24 | virtual
- * QP number. For XRC: virtual SRQ number -> real one.
+ * QP number; and 1 << 56 | real port, as in struct sv_route, << 24 | real QP number (0: likewise) -> where the names of its
+ * GIDs begin << 40 | virtual lid << 24 | virtual QP number. For XRC: virtual SRQ number -> real one.
  */
 struct sv_idmap;
 struct sv_idmap *sv_idmap_new(const uint64_t *keys, const uint64_t *values, uint32_t count);
 void sv_idmap_free(struct sv_idmap *map);
+
+/*
+ * What the GIDs in the route headers of datagrams stand for. Several processes that were on different hosts may share a
+ * real port now: then one real GID has another name for each sender.
+ */
+struct sv_route {			/* a real GID */
+	uint64_t prefix;		/* as numbers, as is interface_id */
+	uint64_t interface_id;
+	uint64_t port;			/* the real port that has it, in 32 bits; they are counted as they come */
+	uint64_t slot;			/* which of that port's GIDs: its name is at so much behind where a sender's names begin */
+	uint64_t own;			/* 1 + where the name is that it has as a destination here; 0: it is no GID of this context */
+};
+struct sv_route_name {			/* a virtual GID */
+	uint64_t prefix;
+	uint64_t interface_id;
+	uint64_t ipv4;			/* 1: a header with it is that of RoCE over IPv4 */
+};
+/* Immutable; NULL when out of memory. */
+struct sv_routes;
+struct sv_routes *sv_routes_new(const struct sv_route *routes, uint32_t count, const struct sv_route_name *names,
+				uint32_t name_count);
+void sv_routes_free(struct sv_routes *routes);
 
 /* ---- Objects ------------------------------------------------------------------------------------------------ */
 
@@ -197,8 +221,11 @@ int sv_context_open(struct ibv_context *vcontext, struct ibv_context *real);
 int sv_context_bind(struct ibv_context *vcontext, struct ibv_context *real);
 /* Exceptions of this context's own lkeys, or NULL. [gate closed] */
 void sv_context_set_lkeys(struct ibv_context *vcontext, const struct sv_keymap *map);
-/* Who is named by the completions of datagrams, or NULL. [gate closed] */
-void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map);
+/*
+ * Who is named by the completions of datagrams, and by the route headers in front of them: both, or both NULL.
+ * [gate closed], or while there are none.
+ */
+void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map, const struct sv_routes *routes);
 void sv_context_free(struct ibv_context *vcontext);
 
 struct ibv_pd *sv_pd_alloc(struct ibv_context *vcontext);
@@ -243,7 +270,7 @@ struct sv_cq_spec {
 	int32_t extended;			/* 1: the virtual struct is an ibv_cq_ex */
 	/*
 	 * Of an extended CQ. Where a flag asks for what an ibv_wc has no field for, real CQs must be extended ones with
-	 * these flags, IBV_WC_EX_WITH_BYTE_LEN and IBV_WC_EX_WITH_IMM; else they may be plain.
+	 * these flags, IBV_WC_EX_WITH_BYTE_LEN, _IMM, _SRC_QP and _SLID; else they may be plain.
 	 */
 	uint64_t wc_flags;
 	uint64_t single_threaded;		/* 1: no lock from ibv_start_poll to ibv_end_poll */

@@ -58,8 +58,8 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 }
 
 /*
- * Completions name senders by virtual ids, so the way back needs nothing but what they say. The GIDs in a global route
- * header are real ones, which the driver knows.
+ * Completions name senders by virtual ids, and so do the global route headers in the application's memory (grh.c), so the way
+ * back needs nothing but what they say; which index a GID has, and what real ones in device memory stand for, the driver knows.
  */
 int ibv_init_ah_from_wc(struct ibv_context *context, uint8_t port, struct ibv_wc *wc, struct ibv_grh *grh,
 			struct ibv_ah_attr *attr)

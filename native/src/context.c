@@ -181,9 +181,12 @@ void sv_context_set_lkeys(struct ibv_context *vcontext, const struct sv_keymap *
 	note_translation(context);
 }
 
-void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map, const struct sv_routes *routes)
 {
-	sv_context_of(vcontext)->sources = map;
+	struct sv_context *context = sv_context_of(vcontext);
+
+	sv_store(&context->routes, routes);
+	sv_store_release(&context->sources, map);
 }
 
 void sv_context_free(struct ibv_context *vcontext)

@@ -133,10 +133,11 @@ int sv_take_with_extras(struct sv_cq *cq, struct ibv_wc *wc)
 		wc->byte_len = real->read_byte_len(real);
 		if (wc->wc_flags & (IBV_WC_WITH_IMM | IBV_WC_WITH_INV))
 			wc->imm_data = real->read_imm_data(real);
-		if (flags & IBV_WC_EX_WITH_SRC_QP)
+		/* Both, for whom a datagram came from; which is what the route header is made to say, too. */
+		if ((flags & (IBV_WC_EX_WITH_SRC_QP | IBV_WC_EX_WITH_SLID)) || sv_context_of(cq->v.context)->sources) {
 			wc->src_qp = real->read_src_qp(real);
-		if (flags & IBV_WC_EX_WITH_SLID)
 			wc->slid = real->read_slid(real);
+		}
 		if (flags & IBV_WC_EX_WITH_SL)
 			wc->sl = real->read_sl(real);
 		if (flags & IBV_WC_EX_WITH_DLID_PATH_BITS)

@@ -6,6 +6,7 @@
 #include "control.h"
 #include "objects.h"
 #include "real.h"
+#include "region.h"
 
 /* ---- Device memory ---------------------------------------------------------------------------------------------- */
 
@@ -112,6 +113,7 @@ struct ibv_mr *sv_reg_dm_mr(struct ibv_pd *pd, struct ibv_dm *vdm, uint64_t offs
 		sv_mr_of(mr)->dm = sv_dm_of(vdm);
 		sv_mr_of(mr)->dm_offset = offset;
 		sv_mr_of(mr)->iova = 0;
+		sv_region_note(sv_mr_of(mr));
 	}
 	return mr;
 }
@@ -121,8 +123,10 @@ struct ibv_mr *sv_alloc_null_mr(struct ibv_pd *pd)
 	struct ibv_mr *mr = SV_CONTROL_POINTER(struct ibv_mr, SV_OP_ALLOC_NULL_MR, "ibv_alloc_null_mr",
 					       SV_POINTER(pd));
 
-	if (mr)
+	if (mr) {
 		sv_mr_of(mr)->kind = SV_MR_NULL;
+		sv_region_note(sv_mr_of(mr));
+	}
 	return mr;
 }
 
@@ -135,8 +139,10 @@ struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t leng
 	mr = SV_CONTROL_POINTER(struct ibv_mr, SV_OP_REG_DMABUF_MR, "ibv_reg_dmabuf_mr", SV_POINTER(pd),
 				SV_ARG(offset), SV_ARG(length), SV_ARG(iova), SV_ARG((int64_t)fd),
 				SV_ARG((int64_t)access));
-	if (mr)
+	if (mr) {
 		sv_mr_of(mr)->kind = SV_MR_DMABUF;
+		sv_region_note(sv_mr_of(mr));
+	}
 	return mr;
 }
 

@@ -30,15 +30,13 @@ static void note_event(struct sv_cq *cq, const struct ibv_wc *wc)
 		sv_store(&cq->event_due, 1);
 }
 
-/* What the application posted decides about wr_id and peer; of the QP of another process (NULL) the caller has translated it. */
+/* What the application posted decides about wr_id and queue pair; the caller has translated the rest. */
 static void keep_received(struct sv_cq *cq, struct sv_completion *completion, struct sv_qp *qp,
 			  const struct sv_recv_entry *entry)
 {
 	completion->wc.wr_id = entry->wr_id;
-	if (qp) {
-		sv_translate_sender(qp, &completion->wc);
+	if (qp)
 		completion->wc.qp_num = qp->v.qp_num;
-	}
 	note_event(cq, &completion->wc);
 	sv_kept_append(cq, completion);
 }
@@ -117,6 +115,7 @@ static int keep_recv(struct sv_cq *cq, struct sv_qp *qp, const struct ibv_wc *wc
 
 	if (position < qp->recv_retired)
 		return 0;
+	sv_translate_sender(qp, &own, sv_recv_entry(qp, position));
 	if (wc->status == IBV_WC_SUCCESS) {
 		qp->recv_retired = position + 1;
 		sv_translate_invalidation(qp, &own);
@@ -148,6 +147,7 @@ static int keep_shared(struct sv_cq *cq, struct sv_srq *srq, const struct ibv_wc
 		sv_shared_return(srq, slot);
 		return 0;
 	}
+	sv_translate_sender(qp, &own, &srq->log[slot].recv);
 	if (wc->status == IBV_WC_SUCCESS) {
 		srq->log[slot].number = 0;
 		qp->shared_received++;

@@ -39,6 +39,12 @@ static inline uint64_t sv_source_key(uint16_t lid, uint32_t qp_num)
 	return (uint64_t)1 << 40 | (uint64_t)lid << 24 | (qp_num & 0xffffff);
 }
 
+/* In the same table: the same by its real port, as its route header names it. */
+static inline uint64_t sv_route_key(uint32_t port, uint32_t qp_num)
+{
+	return (uint64_t)1 << 56 | (uint64_t)port << 24 | (qp_num & 0xffffff);
+}
+
 /* In the same table: the key of a QP of another process by whose way a message came. */
 static inline uint64_t sv_stranger_key(uint32_t qp_num)
 {

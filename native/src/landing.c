@@ -2,6 +2,7 @@
 #include "landing.h"
 #include "build.h"
 #include "drain.h"
+#include "grh.h"
 #include "kept.h"
 #include "real.h"
 #include "say.h"
@@ -129,15 +130,18 @@ void sv_landing_completed(struct sv_qp *qp, struct sv_srq *srq, const struct ibv
 	}
 	landing->qp = qp;
 	landing->wc = *wc;
-	if (qp && qp->xrc && qp->xrc->of_file) {
-		/* Whom it came from is to be found out now, and what others have open may be no more when it is taken. */
+	if (qp) {
 		qp->landed_total++;
-		sv_translate_source(qp->v.context, &landing->wc);
-		landing->wc.qp_num = qp->v.qp_num;
-		landing->qp = NULL;
-	} else if (qp) {
-		sv_translate_invalidation(qp, &landing->wc);
-		qp->landed_total++;
+		/* Whom it came from is to be found out now: by the ids of now. */
+		if (!sv_is_datagram(qp) || !sv_grh_translate_at(qp->v.context, &landing->wc, landing->buffer))
+			sv_translate_sender(qp, &landing->wc, NULL);
+		if (qp->xrc && qp->xrc->of_file) {
+			/* What others have open may be no more when it is taken. */
+			landing->wc.qp_num = qp->v.qp_num;
+			landing->qp = NULL;
+		} else {
+			sv_translate_invalidation(qp, &landing->wc);
+		}
 	} else {
 		sv_stranger_brought(srq, &landing->wc);
 	}

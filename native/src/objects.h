@@ -34,6 +34,7 @@ struct sv_context {
 	struct sv_qp_numbers *qp_numbers;	/* NULL: none is needed */
 	const struct sv_keymap *lkeys;
 	const struct sv_idmap *sources;
+	const struct sv_routes *routes;	/* with sources, or NULL, too */
 	uint32_t translate;		/* an lkey, or an rkey of one of its QPs, may differ from the real one */
 	struct sv_events events;
 	struct verbs_context ex;

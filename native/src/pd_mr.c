@@ -3,6 +3,7 @@
 #include "control.h"
 #include "objects.h"
 #include "real.h"
+#include "region.h"
 #include "window.h"
 
 struct ibv_pd *sv_pd_alloc(struct ibv_context *vcontext)
@@ -51,6 +52,7 @@ void sv_mr_bind(struct ibv_mr *vmr, struct ibv_mr *real)
 void sv_mr_free(struct ibv_mr *vmr)
 {
 	sv_windows_forget_mr(sv_mr_of(vmr));
+	sv_region_forget(sv_mr_of(vmr));
 	sv_slot_free(SV_KIND_MR, sizeof(struct sv_mr), sv_mr_of(vmr));
 }
 
@@ -81,8 +83,10 @@ static struct ibv_mr *reg_mr(const char *verb, struct ibv_pd *pd, void *addr, si
 	struct ibv_mr *mr = SV_CONTROL_POINTER(struct ibv_mr, SV_OP_REG_MR, verb, SV_POINTER(pd), SV_POINTER(addr),
 					       SV_ARG(length), SV_ARG(iova), SV_ARG(access));
 
-	if (mr)
+	if (mr) {
 		sv_mr_of(mr)->iova = access & IBV_ACCESS_ZERO_BASED ? 0 : iova;
+		sv_region_note(sv_mr_of(mr));
+	}
 	return mr;
 }
 
@@ -114,12 +118,14 @@ int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *addr, si
 
 	if (!sv_ours(mr))
 		return SV_REAL(ibv_rereg_mr)(mr, flags, pd, addr, length, access);
+	sv_region_forget(sv_mr_of(mr));
 	err = SV_CONTROL(SV_OP_REREG_MR, "ibv_rereg_mr", &result, SV_POINTER(mr), SV_ARG((int64_t)flags),
 			 SV_POINTER(pd), SV_POINTER(addr), SV_ARG(length), SV_ARG((int64_t)access));
 	/* The second of the two has changed the region all the same. */
 	if ((err ? (int)result == IBV_REREG_MR_ERR_DO_FORK_OLD : !(int)result) &&
 	    (flags & IBV_REREG_MR_CHANGE_TRANSLATION))
 		sv_mr_of(mr)->iova = (uintptr_t)addr;
+	sv_region_note(sv_mr_of(mr));
 	if (err)
 		errno = err;
 	return err && !(int)result ? IBV_REREG_MR_ERR_CMD : (int)result;

@@ -59,11 +59,13 @@ static SV_ALWAYS_INLINE bool translate_shared(struct ibv_wc *wc, struct sv_threa
 		return false;
 	qp = taker_of(srq, wc->qp_num);
 	wc->wr_id = srq->log[slot].recv.wr_id;
-	sv_shared_return_polled(srq, slot, self);
-	if (unlikely(!qp))
+	if (unlikely(!qp)) {
+		sv_shared_return_polled(srq, slot, self);
 		return translate_stranger(srq, wc);
+	}
 	wc->qp_num = qp->v.qp_num;
-	sv_translate_sender(qp, wc);
+	sv_translate_sender(qp, wc, &srq->log[slot].recv);
+	sv_shared_return_polled(srq, slot, self);
 	if (likely(wc->status == IBV_WC_SUCCESS)) {
 		qp->shared_received++;
 		sv_translate_invalidation(qp, wc);
@@ -101,7 +103,7 @@ static SV_ALWAYS_INLINE bool translate(struct ibv_wc *wc, struct sv_thread *self
 
 		wc->wr_id = rq->log[slot].wr_id;
 		wc->qp_num = qp->v.qp_num;
-		sv_translate_sender(qp, wc);
+		sv_translate_sender(qp, wc, &rq->log[slot]);
 		if (unlikely(wc->status != IBV_WC_SUCCESS || (wc->wc_flags & IBV_WC_WITH_INV)))
 			note_unusual(qp, wc);
 		sv_store_release(&rq->credit, sv_position_of(rq->credit, rq->base, rq->mask, slot) + 1);

@@ -62,7 +62,7 @@ void sv_stranger_brought(const struct sv_srq *srq, struct ibv_wc *wc)
 		wc->qp_num = found;
 	else
 		wc->qp_num ^= sv_masks.qp_num;
-	sv_translate_source(srq->v.context, wc);
+	sv_translate_source(srq->v.context, wc, NULL);
 	if (wc->status == IBV_WC_SUCCESS)
 		count(srq->xrcd->domain, wc->qp_num, 1);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "target.h"
+#include "grh.h"
 #include "tcp.h"
 
 void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
@@ -46,11 +47,13 @@ int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 	return err;
 }
 
-void sv_translate_source(struct ibv_context *vcontext, struct ibv_wc *wc)
+void sv_translate_source(struct ibv_context *vcontext, struct ibv_wc *wc, struct sv_recv_entry *entry)
 {
-	const struct sv_idmap *sources = sv_context_of(vcontext)->sources;
+	const struct sv_idmap *sources = sv_load_acquire(&sv_context_of(vcontext)->sources);
 	uint64_t found;
 
+	if (unlikely(sources || sv_masks.gid) && entry && sv_grh_translate(vcontext, wc, entry))
+		return;
 	if (sv_idmap_find(sources, sv_source_key(wc->slid, wc->src_qp), &found)) {
 		wc->src_qp = found & 0xffffff;
 		wc->slid = found >> 24;

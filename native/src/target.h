@@ -65,14 +65,17 @@ static SV_ALWAYS_INLINE int sv_post_datagram(struct sv_qp *qp, const struct ibv_
 int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 /* Fills in where a logged request goes. */
 void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real);
-/* Whom a datagram came from, as the application knows it. */
-void sv_translate_source(struct ibv_context *vcontext, struct ibv_wc *wc);
+/*
+ * Whom a message came from, as the application knows it. `entry`: the receive that a datagram has filled, whose route header
+ * is made to say the same; else NULL.
+ */
+void sv_translate_source(struct ibv_context *vcontext, struct ibv_wc *wc, struct sv_recv_entry *entry);
 
 /* Whom a receive's completion says that the message came from: of a connection, its peer. */
-static SV_ALWAYS_INLINE void sv_translate_sender(const struct sv_qp *qp, struct ibv_wc *wc)
+static SV_ALWAYS_INLINE void sv_translate_sender(const struct sv_qp *qp, struct ibv_wc *wc, struct sv_recv_entry *entry)
 {
 	if (unlikely(qp->rq.peer_qp_num == SV_PEER_ANY)) {
-		sv_translate_source(qp->v.context, wc);
+		sv_translate_source(qp->v.context, wc, sv_is_datagram(qp) ? entry : NULL);
 	} else {
 		wc->src_qp = qp->rq.peer_qp_num;
 		wc->slid = qp->rq.peer_lid;

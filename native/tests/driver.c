@@ -137,7 +137,8 @@ static struct ibv_cq *make_real_cq(struct ibv_cq *v, int cqe, struct ibv_comp_ch
 		.cqe = cqe,
 		.cq_context = v,
 		.channel = made,
-		.wc_flags = wc_flags | IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM,
+		.wc_flags = wc_flags | IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_SRC_QP |
+			    IBV_WC_EX_WITH_SLID,
 	};
 
 	if (wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS)
@@ -767,7 +768,8 @@ void driver_start(void)
 #define REAL(name) *(void **)&real.name = sv_installed_function("ibv_" #name);
 	REALS
 	if (ids && !strcmp(ids, "scrambled"))
-		masks = (struct sv_masks){ .qp_num = 0x5a5a5a, .key = 0x3c3c3c3c, .lid = 0x0ff0 };
+		masks = (struct sv_masks){ .qp_num = 0x5a5a5a, .key = 0x3c3c3c3c, .lid = 0x0ff0,
+					    .gid = 0x0012345600780000 };
 	sv_set_masks(&masks);
 	for (int i = 0; i < SERVICE_THREADS; i++)
 		if (pthread_create(&thread, NULL, serve, NULL))

@@ -211,7 +211,7 @@ static void flushed_datagrams_are_sent_once(void)
 	for (int i = 0; i < 2; i++)
 		reals[i] = ibv_create_ah(sv_real(f->pd), &attr);
 	CHECK_EQUAL(sv_ah_bind(ah, reals, 2, map), 0);
-	sv_context_set_sources(f->context, sources);
+	sv_context_set_sources(f->context, sources, NULL);
 	CHECK_EQUAL(sv_qp_replay_receives(qp, &position), 0);
 	CHECK_EQUAL(sv_qp_replay_sends(qp, &position), 0);
 	real = mock_qp(qp);
@@ -227,7 +227,7 @@ static void flushed_datagrams_are_sent_once(void)
 	CHECK_EQUAL(wc.src_qp, 0x4242);
 	CHECK_EQUAL(wc.slid, 0x77);
 	expect_none(f->cq);
-	sv_context_set_sources(f->context, NULL);
+	sv_context_set_sources(f->context, NULL, NULL);
 	ibv_destroy_ah(reals[1]);
 	CHECK_EQUAL(ibv_destroy_ah(ah), 0);
 	sv_idmap_free(map);

@@ -519,7 +519,7 @@ static void strangers_keep_their_numbers(void)
 	struct sv_idmap *map = sv_idmap_new(&key, &number, 1);
 	struct ibv_wc wc;
 
-	sv_context_set_sources(d->f->context, map);
+	sv_context_set_sources(d->f->context, map, NULL);
 	CHECK_EQUAL(receive(d, 0, 1), 0);
 	bring(d, 0, IBV_WC_SUCCESS, 5);
 	wc = expect(d->f->cq, 1, IBV_WC_SUCCESS);

@@ -30,9 +30,9 @@ public final class Gid {
         return prefix == 0xfe80_0000_0000_0000L;
     }
 
-    /** ff00::/8 */
+    /** ff00::/8, or made from the IPv4 address of a group: ::ffff:224.0.0.0/100. */
     public boolean isMulticast() {
-        return prefix >>> 56 == 0xff;
+        return prefix >>> 56 == 0xff || isIpv4Mapped() && (interfaceId >>> 28 & 0xf) == 0xe;
     }
 
     /** ::ffff:a.b.c.d: a RoCE GID made from an IPv4 address. */

@@ -39,6 +39,11 @@ public final class IdMasks {
         return lid;
     }
 
+    /** 64 bits, of the interface id. */
+    public long gid() {
+        return gid;
+    }
+
     /**
      * Its own inverse. Lid 0 means "none" (RoCE) and stays 0; so the one lid that would become 0 stays itself, too.
      * Multicast lids mean themselves.

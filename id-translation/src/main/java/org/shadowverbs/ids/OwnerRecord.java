@@ -88,7 +88,7 @@ public final class OwnerRecord {
         }
     }
 
-    private static final int VERSION = 4;
+    private static final int VERSION = 5;
 
     public final int rank;
     private final ContextIds[] contexts;
@@ -128,7 +128,7 @@ public final class OwnerRecord {
         final ContextIds[] contexts = new ContextIds[in.count(16)];
         for (int i = 0; i < contexts.length; i++) {
             final boolean inherited = in.i8() != 0;
-            final PortIds[] ports = new PortIds[in.count(11)];
+            final PortIds[] ports = new PortIds[in.count(13)];
             for (int k = 0; k < ports.length; k++) {
                 ports[k] = PortIds.read(in);
             }

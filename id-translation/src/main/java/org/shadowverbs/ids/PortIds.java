@@ -23,6 +23,9 @@ public final class PortIds {
         }
     }
 
+    /** {@code IBV_GID_TYPE_IB} */
+    private static final int TYPE_IB = 0;
+
     public final int number;
     public final int virtualLid;
     public final int realLid;
@@ -30,16 +33,29 @@ public final class PortIds {
     public final int lmc;
     /** The real port's, {@code IBV_LINK_LAYER_*}: it decides whether a destination needs a GID. */
     public final int linkLayer;
+    /** The virtual index of the GID that the process sends from, as far as it is known; else -1. */
+    public final int sourceIndex;
     private final GidPair[] gids;
 
     public PortIds(final int number, final int virtualLid, final int realLid, final int lmc, final int linkLayer,
             final GidPair[] gids) {
+        this(number, virtualLid, realLid, lmc, linkLayer, -1, gids);
+    }
+
+    private PortIds(final int number, final int virtualLid, final int realLid, final int lmc, final int linkLayer,
+            final int sourceIndex, final GidPair[] gids) {
         this.number = number;
         this.virtualLid = virtualLid;
         this.realLid = realLid;
         this.lmc = lmc;
         this.linkLayer = linkLayer;
+        this.sourceIndex = sourceIndex;
         this.gids = gids.clone();
+    }
+
+    /** The same port of a process that sends from that GID. */
+    public PortIds sendingFrom(final int virtualIndex) {
+        return new PortIds(number, virtualLid, realLid, lmc, linkLayer, virtualIndex, gids);
     }
 
     /**
@@ -54,7 +70,7 @@ public final class PortIds {
             pairs[i] = new GidPair(gids[i].virtualIndex, gids[i].type, gids[i].virtual,
                     real == null ? -1 : real.realIndex, real == null ? Gid.ZERO : real.real);
         }
-        return new PortIds(number, virtualLid, port.realLid, port.lmc, port.linkLayer, pairs);
+        return new PortIds(number, virtualLid, port.realLid, port.lmc, port.linkLayer, sourceIndex, pairs);
     }
 
     /** 0: link-local, 1: made from an IPv4 address, 2: any other. GIDs of one class are reached in the same way. */
@@ -122,6 +138,25 @@ public final class PortIds {
         return null;
     }
 
+    /**
+     * What a packet that has the real GID of this port has in it as the application knows it. Of several that it has come
+     * to stand for: that which the process sends from; else on InfiniBand the first, on RoCE the last, the most general.
+     *
+     * @return null: it stands for none
+     */
+    public GidPair nameOf(final Gid real) {
+        GidPair name = null;
+        for (final GidPair pair : gids) {
+            if (pair.realIndex >= 0 && pair.real.equals(real)) {
+                if (pair.virtualIndex == sourceIndex) {
+                    return pair;
+                }
+                name = name != null && pair.type == TYPE_IB ? name : pair;
+            }
+        }
+        return name;
+    }
+
     /** The entry a destination without a GID gets on a link layer that needs one: the last usable is the most general. */
     public GidPair anyUsable() {
         for (int i = gids.length - 1; i >= 0; i--) {
@@ -141,7 +176,7 @@ public final class PortIds {
     }
 
     void write(final RecordWriter out) {
-        out.i8(number).i16(virtualLid).i16(realLid).i8(lmc).i8(linkLayer).i32(gids.length);
+        out.i8(number).i16(virtualLid).i16(realLid).i8(lmc).i8(linkLayer).i16(sourceIndex).i32(gids.length);
         for (final GidPair pair : gids) {
             out.i16(pair.virtualIndex).i8(pair.type).gid(pair.virtual).i16(pair.realIndex).gid(pair.real);
         }
@@ -153,6 +188,7 @@ public final class PortIds {
         final int realLid = in.u16();
         final int lmc = in.u8();
         final int linkLayer = in.u8();
+        final int sourceIndex = (short) in.u16();
         final GidPair[] gids = new GidPair[in.count(37)];
         for (int i = 0; i < gids.length; i++) {
             final int virtualIndex = in.u16();
@@ -160,6 +196,6 @@ public final class PortIds {
             final Gid virtual = in.gid();
             gids[i] = new GidPair(virtualIndex, type, virtual, (short) in.u16(), in.gid());
         }
-        return new PortIds(number, virtualLid, realLid, lmc, linkLayer, gids);
+        return new PortIds(number, virtualLid, realLid, lmc, linkLayer, sourceIndex, gids);
     }
 }

@@ -16,7 +16,7 @@ import java.util.List;
  * @param attributes what modify_qp has set, by whomever; opaque
  */
 public record SharedReceiver(int realQpNum, boolean mixed, List<Long> holders, List<PortIds> ports, byte[] attributes) {
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
 
     public SharedReceiver {
         holders = List.copyOf(holders);
@@ -48,7 +48,7 @@ public record SharedReceiver(int realQpNum, boolean mixed, List<Long> holders, L
             holders.add(in.i64());
         }
         final List<PortIds> ports = new ArrayList<PortIds>();
-        for (int left = in.count(11); left > 0; left--) {
+        for (int left = in.count(13); left > 0; left--) {
             ports.add(PortIds.read(in));
         }
         final SharedReceiver receiver = new SharedReceiver(realQpNum, mixed, holders, ports, in.bytes());

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.verbs.ibv_ah_attr;
+
 /** An address handle: behind it one real handle for each real port that its address has come to stand for. */
 final class Ah extends Resource {
     final Pd pd;
@@ -15,5 +19,12 @@ final class Ah extends Resource {
         super(virtual, 0);
         this.pd = pd;
         this.attr = attr;
+    }
+
+    /** Index of the GID that it sends from by that port, as the application knows it; -1: none. */
+    int sourceIndex(final int port) {
+        try (Arena arena = Arena.ofConfined()) {
+            return QpAttributes.sourceIndex(ibv_ah_attr.allocate(arena).copyFrom(MemorySegment.ofArray(attr)), port);
+        }
     }
 }

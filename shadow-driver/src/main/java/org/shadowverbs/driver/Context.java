@@ -31,8 +31,9 @@ final class Context extends Resource {
     boolean reattached;
     /** The native table of {@link #localKeys}' exceptions, or 0. */
     long localKeyMap;
-    /** The native table of senders of datagrams, or 0. */
+    /** The native tables of senders of datagrams, and of the GIDs in their route headers, or 0. */
     long sourceMap;
+    long routeMap;
 
     Context(final long virtual, final long real, final long vdevice, final String deviceName, final int portCount,
             final long nodeGuid, final long systemImageGuid, final IdMasks masks) {

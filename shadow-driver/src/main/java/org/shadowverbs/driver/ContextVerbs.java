@@ -106,6 +106,7 @@ final class ContextVerbs {
             library.contextFree(vcontext);
             keyMaps.release(context.localKeyMap);
             library.idmapFree(context.sourceMap);
+            library.routesFree(context.routeMap);
             return err;
         }
     }

@@ -16,8 +16,9 @@ final class Cq extends Resource {
 
     /** What an ibv_wc holds. */
     private static final long PLAIN_FIELDS = verbs_h.IBV_WC_STANDARD_FLAGS();
-    /** What the drain reads of each completion. */
-    private static final long DRAIN_FIELDS = verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM();
+    /** What the drain reads of each completion, and, of a datagram's, who finds out whom it came from. */
+    private static final long DRAIN_FIELDS = verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM()
+            | verbs_h.IBV_WC_EX_WITH_SRC_QP() | verbs_h.IBV_WC_EX_WITH_SLID();
 
     final Context context;
     /** Null: completions make no events. */

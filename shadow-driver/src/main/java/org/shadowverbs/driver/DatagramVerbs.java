@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
+import java.nio.ByteOrder;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -23,12 +24,15 @@ final class DatagramVerbs {
     /** In the first byte of a global route header. */
     private static final int IP_VERSION_6 = 0x60;
     /** Of RoCE over IPv4, whose header is in the last 20 of the 40 bytes. */
+    private static final int IPV4 = 20;
+    private static final int IPV4_TOS = 21;
     private static final int IPV4_TTL = 28;
     private static final int IPV4_FROM = 32;
     private static final int IPV4_TO = 36;
-
-    /** In the keys of the table of senders: not a sender, but the queue pair of another process by whose way it sends. */
-    private static final long STRANGER = 2L << 40;
+    /** Of four bytes: without options. */
+    private static final int IPV4_WORDS = 5;
+    private static final ValueLayout.OfShort NETWORK_SHORT =
+            ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
 
     private final Native library;
     private final Backend backend;
@@ -63,8 +67,8 @@ final class DatagramVerbs {
     }
 
     /**
-     * The way back to who sent a datagram: the header in front of it holds the real GIDs of now, or, of one that came
-     * before a restart, the virtual ones.
+     * The way back to who sent a datagram: the header in front of it holds virtual GIDs, or, where the processor could not
+     * write them there (device memory, which the application has copied from), the real ones of now.
      *
      * @param grh struct ibv_grh, or an IPv4 header in its last 20 bytes
      * @param attr gets the global route
@@ -76,20 +80,24 @@ final class DatagramVerbs {
         try (Arena arena = Arena.ofConfined()) {
             // The application's may lie anywhere.
             final MemorySegment header = ibv_grh.allocate(arena).copyFrom(grh);
-            final boolean v4 = (header.get(ValueLayout.JAVA_BYTE, 0) & 0xf0) != IP_VERSION_6;
-            final int index = indexOf(context.port(portNumber),
-                    v4 ? mapped(header, IPV4_TO) : Structs.gid(ibv_grh.dgid(header)));
-            if (index < 0) {
+            final boolean v4 = isIpv4(header);
+            final Gid to = v4 ? mapped(header, IPV4_TO) : Structs.gid(ibv_grh.dgid(header));
+            final PortIds.GidPair known = context.port(portNumber).byVirtual(to);
+            final PortIds.GidPair now = context.port(portNumber).nameOf(to);
+            if (known == null && now == null) {
                 return VerbsErrno.EINVAL;
             }
+            final Gid from = v4 ? mapped(header, IPV4_FROM) : Structs.gid(ibv_grh.sgid(header));
             final MemorySegment route = ibv_ah_attr.grh(attr);
             ibv_ah_attr.is_global(attr, (byte) 1);
-            Structs.gid(ibv_global_route.dgid(route),
-                    virtualOf(v4 ? mapped(header, IPV4_FROM) : Structs.gid(ibv_grh.sgid(header))));
-            ibv_global_route.sgid_index(route, (byte) index);
+            final boolean real = known == null || known == now && !isKnown(from);
+            Structs.gid(ibv_global_route.dgid(route), real ? virtualOf(from) : from);
+            ibv_global_route.sgid_index(route, (byte) (known != null ? known : now).virtualIndex);
             ibv_global_route.hop_limit(route,
                     v4 ? header.get(ValueLayout.JAVA_BYTE, IPV4_TTL) : ibv_grh.hop_limit(header));
-            if (!v4) {
+            if (v4) {
+                ibv_global_route.traffic_class(route, header.get(ValueLayout.JAVA_BYTE, IPV4_TOS));
+            } else {
                 final int classAndFlow = Integer.reverseBytes(ibv_grh.version_tclass_flow(header));
                 ibv_global_route.flow_label(route, classAndFlow & 0xf_ffff);
                 ibv_global_route.traffic_class(route, (byte) (classAndFlow >> 20));
@@ -98,29 +106,41 @@ final class DatagramVerbs {
         }
     }
 
+    /** As ibv_init_ah_from_wc finds out: what is in front of an IPv4 header may be anything, so its checksum decides. */
+    private static boolean isIpv4(final MemorySegment header) {
+        if ((header.get(ValueLayout.JAVA_BYTE, 0) & 0xf0) != IP_VERSION_6) {
+            return true;
+        }
+        int sum = 0;
+        for (int i = 0; i < 2 * IPV4_WORDS; i++) {
+            sum += header.get(NETWORK_SHORT, IPV4 + 2 * i) & 0xffff;
+        }
+        return (header.get(ValueLayout.JAVA_BYTE, IPV4) & 0xf) == IPV4_WORDS && (sum & 0xffff) + (sum >> 16) == 0xffff;
+    }
+
     private static Gid mapped(final MemorySegment grh, final int offset) {
         final int address = Integer.reverseBytes(grh.get(ValueLayout.JAVA_INT_UNALIGNED, offset));
         return new Gid(0, 0xffff_0000_0000L | address & 0xffff_ffffL);
     }
 
-    private static int indexOf(final PortIds port, final Gid gid) {
-        for (int i = 0; i < port.gidCount(); i++) {
-            if (port.gidAt(i).real.equals(gid)) {
-                return port.gidAt(i).virtualIndex;
+    /** Whether a virtual GID is that of a process that was carried over. */
+    private boolean isKnown(final Gid virtual) {
+        for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
+            for (int p = 0; !ids.inherited && p < ids.portCount(); p++) {
+                if (ids.portAt(p).byVirtual(virtual) != null) {
+                    return true;
+                }
             }
         }
-        final PortIds.GidPair before = port.byVirtual(gid);
-        return before == null ? -1 : before.virtualIndex;
+        return false;
     }
 
     private Gid virtualOf(final Gid real) {
         for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
             for (int p = 0; !ids.inherited && p < ids.portCount(); p++) {
-                final PortIds port = ids.portAt(p);
-                for (int i = 0; i < port.gidCount(); i++) {
-                    if (port.gidAt(i).real.equals(real)) {
-                        return port.gidAt(i).virtual;
-                    }
+                final PortIds.GidPair name = ids.portAt(p).nameOf(real);
+                if (name != null) {
+                    return name.virtual;
                 }
             }
         }
@@ -221,7 +241,9 @@ final class DatagramVerbs {
                             index << 32 | place.qpNums.realAt(i) & 0xffff_ffffL);
                 }
             }
-            final long map = numbers.isEmpty() ? 0 : newMap(numbers);
+            final long map = numbers.isEmpty() ? 0 : newMap(
+                    numbers.keySet().stream().mapToLong(Long::longValue).toArray(),
+                    numbers.values().stream().mapToLong(Long::longValue).toArray());
             final MemorySegment list = arena.allocate(8L * reals.size(), 8);
             for (int i = 0; i < reals.size(); i++) {
                 list.setAtIndex(ValueLayout.JAVA_LONG, i, reals.get(i));
@@ -247,11 +269,10 @@ final class DatagramVerbs {
         return backend.createAh(pd.real, attr);
     }
 
-    private long newMap(final Map<Long, Long> entries) {
-        final long map = library.idmapNew(entries.keySet().stream().mapToLong(Long::longValue).toArray(),
-                entries.values().stream().mapToLong(Long::longValue).toArray());
+    private long newMap(final long[] keys, final long[] values) {
+        final long map = library.idmapNew(keys, values);
         if (map == 0) {
-            throw new VerbsException(VerbsErrno.ENOMEM, "no memory for " + entries.size() + " addresses");
+            throw new VerbsException(VerbsErrno.ENOMEM, "no memory for " + keys.length + " addresses");
         }
         return map;
     }
@@ -284,20 +305,23 @@ final class DatagramVerbs {
      * other processes; the numbers of these, too.
      */
     void pushSources(final Context context) {
-        final Map<Long, Long> sources = new LinkedHashMap<Long, Long>();
-        final ExceptionSet strangers = strangers(context);
-        for (int i = 0; i < strangers.size(); i++) {
-            sources.put(STRANGER | strangers.realAt(i) & 0xff_ffff, strangers.virtualAt(i) & 0xff_ffffL);
+        final Senders senders = new Senders(model.book().contexts(), context.reattached ? context.ports : null,
+                strangers(context));
+        final long oldMap = context.sourceMap;
+        final long oldRoutes = context.routeMap;
+        context.sourceMap = senders.isEmpty() ? 0 : newMap(senders.keys(), senders.values());
+        context.routeMap = senders.isEmpty() ? 0 : newRoutes(senders);
+        library.contextSetSources(context.virtual, context.sourceMap, context.routeMap);
+        library.idmapFree(oldMap);
+        library.routesFree(oldRoutes);
+    }
+
+    private long newRoutes(final Senders senders) {
+        final long routes = library.routesNew(senders.routes(), senders.names());
+        if (routes == 0) {
+            throw new VerbsException(VerbsErrno.ENOMEM, "no memory for the addresses of datagrams' senders");
         }
-        for (final OwnerRecord.ContextIds ids : model.book().contexts()) {
-            for (int p = 0; !ids.inherited && p < ids.portCount(); p++) {
-                add(sources, ids.portAt(p), ids.qpNums);
-            }
-        }
-        final long old = context.sourceMap;
-        context.sourceMap = sources.isEmpty() ? 0 : newMap(sources);
-        library.contextSetSources(context.virtual, context.sourceMap);
-        library.idmapFree(old);
+        return routes;
     }
 
     /** Of the whole device, for the table stays, whatever domains are opened. */
@@ -307,20 +331,6 @@ final class DatagramVerbs {
             return device == null ? ExceptionSet.EMPTY : model.book().strangers(SharedDomains.ofDevice(device));
         } catch (IOException e) {
             throw new VerbsException(VerbsErrno.EIO, "the host's boot id cannot be read: " + e.getMessage());
-        }
-    }
-
-    private void add(final Map<Long, Long> sources, final PortIds port, final ExceptionSet numbers) {
-        final long key = 1L << 40 | (long) port.realLid << 24;
-        final long value = (long) port.virtualLid << 24;
-        sources.put(key, value);
-        for (int i = 0; i < numbers.size(); i++) {
-            final Long other = sources.put(key | numbers.realAt(i) & 0xff_ffff,
-                    value | numbers.virtualAt(i) & 0xff_ffff);
-            if (other != null && other != (value | numbers.virtualAt(i) & 0xff_ffff)) {
-                library.say("two HCAs have a queue pair 0x" + Integer.toHexString(numbers.realAt(i))
-                        + ", and no lid tells them apart: completions of datagrams may name the wrong sender");
-            }
         }
     }
 }

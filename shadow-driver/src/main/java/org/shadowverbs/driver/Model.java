@@ -321,6 +321,27 @@ final class Model {
         return leftDomains.stream().filter(left -> left.context == context && !left.contextClosed).toList();
     }
 
+    /**
+     * The GID that the process sends from by a port, as the first of its address handles or, without any, of its queue pairs
+     * says.
+     *
+     * @return its virtual index, or -1
+     */
+    int sourceIndex(final Context context, final int port) {
+        int index = -1;
+        for (final Ah ah : ahs.inOrder()) {
+            if (index < 0 && ah.pd.context == context) {
+                index = ah.sourceIndex(port);
+            }
+        }
+        for (final Qp qp : qps.inOrder()) {
+            if (index < 0 && qp.context() == context) {
+                index = qp.attributes.sourceIndex(port);
+            }
+        }
+        return index;
+    }
+
     /** What a queue pair tells the job about itself. */
     QpRecord record(final Qp qp, final int rank) {
         final QpAttributes a = qp.attributes;

@@ -43,7 +43,7 @@ interface Native {
 
     void timersStart();
 
-    void setMasks(int qpNum, int key, int lid);
+    void setMasks(int qpNum, int key, int lid, long gid);
 
     long keymapNew(int[] virtuals, int[] reals);
 
@@ -130,7 +130,15 @@ interface Native {
 
     void idmapFree(long map);
 
-    void contextSetSources(long vcontext, long map);
+    /**
+     * @param routes structs sv_route, one after the other
+     * @param names likewise structs sv_route_name
+     */
+    long routesNew(long[] routes, long[] names);
+
+    void routesFree(long routes);
+
+    void contextSetSources(long vcontext, long map, long routes);
 
     /** @param fd of the file that names the domain, or -1 */
     long xrcdAlloc(long vcontext, int fd);

@@ -12,6 +12,8 @@ import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.bindings.abi.sv_gate_report;
 import org.shadowverbs.bindings.abi.sv_masks;
 import org.shadowverbs.bindings.abi.sv_request;
+import org.shadowverbs.bindings.abi.sv_route;
+import org.shadowverbs.bindings.abi.sv_route_name;
 
 /** The preload library that this process runs under. */
 @SuppressWarnings("restricted")
@@ -75,6 +77,8 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_AH_FREE = f("sv_ah_free");
     private static final MemorySegment SV_IDMAP_NEW = f("sv_idmap_new");
     private static final MemorySegment SV_IDMAP_FREE = f("sv_idmap_free");
+    private static final MemorySegment SV_ROUTES_NEW = f("sv_routes_new");
+    private static final MemorySegment SV_ROUTES_FREE = f("sv_routes_free");
     private static final MemorySegment SV_CONTEXT_SET_SOURCES = f("sv_context_set_sources");
     private static final MemorySegment SV_SRQ_ALLOC = f("sv_srq_alloc");
     private static final MemorySegment SV_SRQ_OPEN = f("sv_srq_open");
@@ -249,12 +253,13 @@ final class NativeLibrary implements Native {
     }
 
     @Override
-    public void setMasks(final int qpNum, final int key, final int lid) {
+    public void setMasks(final int qpNum, final int key, final int lid, final long gid) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment masks = sv_masks.allocate(arena);
             sv_masks.qp_num(masks, qpNum);
             sv_masks.key(masks, key);
             sv_masks.lid(masks, (short) lid);
+            sv_masks.gid(masks, gid);
             call(SV_SET_MASKS, masks.address());
         }
     }
@@ -546,8 +551,22 @@ final class NativeLibrary implements Native {
     }
 
     @Override
-    public void contextSetSources(final long vcontext, final long map) {
-        call(SV_CONTEXT_SET_SOURCES, vcontext, map);
+    public long routesNew(final long[] routes, final long[] names) {
+        try (Arena arena = Arena.ofConfined()) {
+            return call(SV_ROUTES_NEW, arena.allocateFrom(ValueLayout.JAVA_LONG, routes).address(),
+                    routes.length * 8L / sv_route.sizeof(), arena.allocateFrom(ValueLayout.JAVA_LONG, names).address(),
+                    names.length * 8L / sv_route_name.sizeof());
+        }
+    }
+
+    @Override
+    public void routesFree(final long routes) {
+        call(SV_ROUTES_FREE, routes);
+    }
+
+    @Override
+    public void contextSetSources(final long vcontext, final long map, final long routes) {
+        call(SV_CONTEXT_SET_SOURCES, vcontext, map, routes);
     }
 
     @Override

@@ -170,6 +170,16 @@ final class QpAttributes {
                 : Structs.gid(ibv_global_route.dgid(ibv_ah_attr.grh(ahAttr)));
     }
 
+    /** Index of the GID that it sends from by that port, as the application knows it; -1: none. */
+    synchronized int sourceIndex(final int port) {
+        return connected() ? sourceIndex(ibv_qp_attr.ah_attr(latest), port) : -1;
+    }
+
+    static int sourceIndex(final MemorySegment ahAttr, final int port) {
+        return ibv_ah_attr.is_global(ahAttr) == 0 || (ibv_ah_attr.port_num(ahAttr) & 0xff) != port ? -1
+                : ibv_global_route.sgid_index(ibv_ah_attr.grh(ahAttr)) & 0xff;
+    }
+
     synchronized int port() {
         return ibv_qp_attr.port_num(latest);
     }

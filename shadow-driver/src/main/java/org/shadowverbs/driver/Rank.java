@@ -41,7 +41,7 @@ public final class Rank {
         try {
             final IdMasks masks = "scrambled".equals(System.getenv("SHADOWVERBS_IDS")) ? IdMasks.SCRAMBLED
                     : IdMasks.IDENTITY;
-            library.setMasks(masks.qpNum(), masks.key(), masks.lid());
+            library.setMasks(masks.qpNum(), masks.key(), masks.lid(), masks.gid());
             final Model model = new Model(masks);
             final Backend backend = new ChosenBackend(library, System.getenv("SHADOWVERBS_BACKEND"));
             final KeyMaps keyMaps = new KeyMaps(library);

@@ -239,6 +239,9 @@ final class Reattach {
     private OwnerRecord.ContextIds carriedOver(final Context context) throws Refusal {
         context.reattached = true;
         Ports.refresh(backend, context, model.masks);
+        for (int i = 0; i < context.ports.length; i++) {
+            context.ports[i] = context.ports[i].sendingFrom(model.sourceIndex(context, i + 1));
+        }
         final List<Qp> qps = new ArrayList<Qp>();
         for (final Qp qp : model.qps.inOrder()) {
             if (qp.context() == context && !qp.foreign && qp.home) {

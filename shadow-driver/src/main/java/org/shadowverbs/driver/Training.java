@@ -49,7 +49,7 @@ final class Training {
 
     private void verbs(final Arena arena) {
         library.abiVersion();
-        library.setMasks(0, 0, 0);
+        library.setMasks(0, 0, 0, 0);
         library.mailbox();
         library.mailboxTake(0);
         final long[] devices = backend.devices();

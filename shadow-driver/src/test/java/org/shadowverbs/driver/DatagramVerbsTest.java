@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.BeforeEach;
@@ -35,13 +36,9 @@ class DatagramVerbsTest {
     private final List<Integer> lids = new ArrayList<>();
     private final List<long[]> keys = new ArrayList<>();
     private final List<long[]> values = new ArrayList<>();
-    private DatagramVerbs verbs;
-
-    @BeforeEach
-    void setUp() {
-        model.contexts.add(context);
-        model.pds.add(new Pd(2, 102, context));
-        verbs = new DatagramVerbs(library.as(Native.class), device.as(Backend.class), model, new Job() {
+    private final List<long[]> routes = new ArrayList<>();
+    private final List<long[]> names = new ArrayList<>();
+    private final Job job = new Job() {
             @Override
             public java.nio.file.Path hostFolder() {
                 return null;
@@ -56,7 +53,14 @@ class DatagramVerbsTest {
             public void exit(final int status) {
                 library.calls.add("exit " + status);
             }
-        });
+    };
+    private DatagramVerbs verbs;
+
+    @BeforeEach
+    void setUp() {
+        model.contexts.add(context);
+        model.pds.add(new Pd(2, 102, context));
+        verbs = new DatagramVerbs(library.as(Native.class), device.as(Backend.class), model, job);
         device.answer("createAh", args -> {
             lids.add(ibv_ah_attr.dlid((MemorySegment) args[1]) & 0xffff);
             return 0x900L + lids.size();
@@ -65,6 +69,11 @@ class DatagramVerbsTest {
             keys.add((long[]) args[0]);
             values.add((long[]) args[1]);
             return 0x700L + keys.size();
+        });
+        library.answer("routesNew", args -> {
+            routes.add((long[]) args[0]);
+            names.add((long[]) args[1]);
+            return 0x800L + routes.size();
         });
     }
 
@@ -144,6 +153,11 @@ class DatagramVerbsTest {
         assertEquals(stranger, Structs.gid(ibv_global_route.dgid(route)));
     }
 
+    private static OwnerRecord owner(final int rank, final PortIds port, final int virtual, final int real) {
+        return new OwnerRecord(rank, new OwnerRecord.ContextIds[] {new OwnerRecord.ContextIds(new PortIds[] {port},
+                ExceptionSet.of(new int[] {virtual}, new int[] {real}, 1), ExceptionSet.EMPTY, ExceptionSet.EMPTY, Map.of())});
+    }
+
     @Test
     void sendersAreKnownByPortAndNumber() {
         model.book(new AddressBook(List.of(owner(0, 0x55, new int[] {40}, new int[] {41}),
@@ -154,11 +168,32 @@ class DatagramVerbsTest {
                 keys.get(0));
         assertArrayEquals(new long[] {VIRTUAL_LID << 24, VIRTUAL_LID << 24 | 40, VIRTUAL_LID << 24,
             VIRTUAL_LID << 24 | 42}, values.get(0));
-        assertEquals(0, library.count("say"));
-        model.book(new AddressBook(List.of(owner(0, 0, new int[] {40}, new int[] {41}),
-                owner(1, 0, new int[] {42}, new int[] {41}))));
+    }
+
+    /** On RoCE two HCAs may have queue pairs of one number: what tells them apart is the GID in the route header. */
+    @Test
+    void sendersWithoutLidsAreKnownByTheirGids() {
+        context.ports = new PortIds[] {portWith(OURS, OURS_NOW, 0)};
+        context.reattached = true;
+        model.book(new AddressBook(List.of(owner(0, portWith(OURS, OURS_NOW, 0), 40, 41),
+                owner(1, portWith(PEERS, PEERS_NOW, 0), 42, 41))));
         verbs.pushSources(context);
-        assertEquals(1, library.count("say"), "nothing tells them apart, and it is said");
+        final long route = 1L << 56;
+        final List<Long> table = Arrays.stream(keys.get(0)).boxed().toList();
+        final long first = values.get(0)[table.indexOf(route | 1 << 24 | 41)];
+        final long second = values.get(0)[table.indexOf(route | 2 << 24 | 41)];
+        assertEquals(40, first & 0xff_ffff);
+        assertEquals(42, second & 0xff_ffff);
+        assertArrayEquals(new long[] {OURS.prefix(), OURS.interfaceId(), 0}, name(first >> 40));
+        assertArrayEquals(new long[] {PEERS.prefix(), PEERS.interfaceId(), 0}, name(second >> 40));
+        assertArrayEquals(new long[] {OURS_NOW.prefix(), OURS_NOW.interfaceId(), 1, 0, 3,
+            PEERS_NOW.prefix(), PEERS_NOW.interfaceId(), 2, 0, 0}, routes.get(0));
+        assertArrayEquals(new long[] {OURS.prefix(), OURS.interfaceId(), 0}, name(2), "its own as a destination");
+        assertEquals(0, library.count("say"));
+    }
+
+    private long[] name(final long at) {
+        return Arrays.copyOfRange(names.get(0), (int) at * 3, (int) at * 3 + 3);
     }
 
     private static final Gid OURS = new Gid(0xfe80L << 48, 1);
@@ -167,7 +202,11 @@ class DatagramVerbsTest {
     private static final Gid PEERS_NOW = new Gid(0xfe80L << 48, 4);
 
     private static PortIds portWith(final Gid virtual, final Gid real) {
-        return new PortIds(1, VIRTUAL_LID, 0x55, 0, 1,
+        return portWith(virtual, real, 0x55);
+    }
+
+    private static PortIds portWith(final Gid virtual, final Gid real, final int realLid) {
+        return new PortIds(1, realLid == 0 ? 0 : VIRTUAL_LID, realLid, 0, 1,
                 new PortIds.GidPair[] {new PortIds.GidPair(7, 0, virtual, 3, real)});
     }
 
@@ -180,7 +219,7 @@ class DatagramVerbsTest {
         return grh;
     }
 
-    /** After a restart the header holds the GIDs of now; in one of before they are the ones that the application knows. */
+    /** The header holds the GIDs that the application knows; where they could not be written there, those of now. */
     @Test
     void theWayBackIsByVirtualGids() {
         context.ports = new PortIds[] {portWith(OURS, OURS_NOW)};
@@ -203,18 +242,51 @@ class DatagramVerbsTest {
                 ibv_ah_attr.allocate(arena)), "it was not for us");
     }
 
+    /** After a restart the hosts may have changed places: what is written in a header is not translated twice. */
+    @Test
+    void theWayBackToWhoHasOurOldAddress() {
+        context.ports = new PortIds[] {portWith(OURS, OURS_NOW)};
+        context.reattached = true;
+        model.book(new AddressBook(List.of(owner(0, portWith(OURS, OURS_NOW), 40, 41),
+                owner(1, portWith(OURS_NOW, PEERS_NOW), 42, 41), owner(2, portWith(PEERS, OURS), 43, 41))));
+        for (final Gid peer : List.of(OURS_NOW, PEERS)) {
+            final MemorySegment attr = ibv_ah_attr.allocate(arena);
+            assertEquals(0, verbs.initAh(1, 1, header(peer, OURS), attr));
+            assertEquals(peer, Structs.gid(ibv_global_route.dgid(ibv_ah_attr.grh(attr))));
+        }
+    }
+
+    /** Scrambled ids differ from the beginning, and so do the GIDs in headers. */
+    @Test
+    void theWayBackWithScrambledIds() {
+        final Model scrambled = new Model(IdMasks.SCRAMBLED);
+        context.ports = new PortIds[] {portWith(IdMasks.SCRAMBLED.gid(OURS_NOW), OURS_NOW)};
+        scrambled.contexts.add(context);
+        final DatagramVerbs its = new DatagramVerbs(library.as(Native.class), device.as(Backend.class), scrambled, job);
+        final MemorySegment attr = ibv_ah_attr.allocate(arena);
+        for (final MemorySegment grh : List.of(header(IdMasks.SCRAMBLED.gid(PEERS), IdMasks.SCRAMBLED.gid(OURS_NOW)),
+                header(PEERS, OURS_NOW))) {
+            assertEquals(0, its.initAh(1, 1, grh, attr));
+            assertEquals(IdMasks.SCRAMBLED.gid(PEERS), Structs.gid(ibv_global_route.dgid(ibv_ah_attr.grh(attr))));
+        }
+    }
+
     @Test
     void theWayBackOverIpv4() {
         final Gid here = new Gid(0, 0xffff_0a00_0001L);
         context.ports = new PortIds[] {portWith(here, here)};
         final MemorySegment grh = ibv_grh.allocate(arena);
-        grh.fill((byte) 0xa5);
-        grh.asSlice(20).copyFrom(MemorySegment.ofArray(new byte[] {0x45, 0, 0, 0, 0, 0, 0, 0, 33, 17, 0, 0,
-            10, 0, 0, 2, 10, 0, 0, 1}));
-        final MemorySegment attr = ibv_ah_attr.allocate(arena);
-        assertEquals(0, verbs.initAh(1, 1, grh, attr));
-        assertEquals(new Gid(0, 0xffff_0a00_0002L), Structs.gid(ibv_global_route.dgid(ibv_ah_attr.grh(attr))));
-        assertEquals(33, ibv_global_route.hop_limit(ibv_ah_attr.grh(attr)));
+        // Devices leave there what was there, which may look like the beginning of the other kind.
+        for (final int garbage : new int[] {0xa5, 0, 0x60}) {
+            grh.fill((byte) garbage);
+            grh.asSlice(20).copyFrom(MemorySegment.ofArray(new byte[] {0x45, 8, 0, 0, 0, 0, 0, 0, 33, 17, (byte) 0x85, (byte) 0xe3,
+                10, 0, 0, 2, 10, 0, 0, 1}));
+            final MemorySegment attr = ibv_ah_attr.allocate(arena);
+            assertEquals(0, verbs.initAh(1, 1, grh, attr));
+            assertEquals(new Gid(0, 0xffff_0a00_0002L), Structs.gid(ibv_global_route.dgid(ibv_ah_attr.grh(attr))));
+            assertEquals(33, ibv_global_route.hop_limit(ibv_ah_attr.grh(attr)));
+            assertEquals(8, ibv_global_route.traffic_class(ibv_ah_attr.grh(attr)));
+        }
     }
 
     /** The device keeps a queue pair while it listens to a group. */

@@ -287,8 +287,9 @@ class VerbsTest {
         device.answer("createCqEx", args -> {
             final MemorySegment attr = (MemorySegment) args[1];
             assertEquals(10 + Cq.ROOM, ibv_cq_init_attr_ex.cqe(attr));
-            assertEquals(stamped | verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM(),
-                    ibv_cq_init_attr_ex.wc_flags(attr), "and what the drain reads");
+            assertEquals(stamped | verbs_h.IBV_WC_EX_WITH_BYTE_LEN() | verbs_h.IBV_WC_EX_WITH_IMM()
+                    | verbs_h.IBV_WC_EX_WITH_SRC_QP() | verbs_h.IBV_WC_EX_WITH_SLID(),
+                    ibv_cq_init_attr_ex.wc_flags(attr), "and what the drain reads, and who finds out senders");
             assertEquals(0, ibv_cq_init_attr_ex.comp_mask(attr));
             return 0x8000L;
         });

@@ -1416,6 +1416,128 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_routes_new {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_routes_new");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * struct sv_routes *sv_routes_new(const struct sv_route *routes, uint32_t count, const struct sv_route_name *names, uint32_t name_count)
+     * }
+     */
+    public static FunctionDescriptor sv_routes_new$descriptor() {
+        return sv_routes_new.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * struct sv_routes *sv_routes_new(const struct sv_route *routes, uint32_t count, const struct sv_route_name *names, uint32_t name_count)
+     * }
+     */
+    public static MethodHandle sv_routes_new$handle() {
+        return sv_routes_new.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * struct sv_routes *sv_routes_new(const struct sv_route *routes, uint32_t count, const struct sv_route_name *names, uint32_t name_count)
+     * }
+     */
+    public static MemorySegment sv_routes_new$address() {
+        return sv_routes_new.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * struct sv_routes *sv_routes_new(const struct sv_route *routes, uint32_t count, const struct sv_route_name *names, uint32_t name_count)
+     * }
+     */
+    public static MemorySegment sv_routes_new(MemorySegment routes, int count, MemorySegment names, int name_count) {
+        var mh$ = sv_routes_new.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_routes_new", routes, count, names, name_count);
+            }
+            return (MemorySegment)mh$.invokeExact(routes, count, names, name_count);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_routes_free {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_routes_free");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_routes_free(struct sv_routes *routes)
+     * }
+     */
+    public static FunctionDescriptor sv_routes_free$descriptor() {
+        return sv_routes_free.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_routes_free(struct sv_routes *routes)
+     * }
+     */
+    public static MethodHandle sv_routes_free$handle() {
+        return sv_routes_free.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_routes_free(struct sv_routes *routes)
+     * }
+     */
+    public static MemorySegment sv_routes_free$address() {
+        return sv_routes_free.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_routes_free(struct sv_routes *routes)
+     * }
+     */
+    public static void sv_routes_free(MemorySegment routes) {
+        var mh$ = sv_routes_free.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_routes_free", routes);
+            }
+            mh$.invokeExact(routes);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_device_for {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
@@ -1901,6 +2023,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     private static class sv_context_set_sources {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_POINTER,
             shadowverbs_h.C_POINTER
         );
 
@@ -1912,7 +2035,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Function descriptor for:
      * {@snippet lang=c :
-     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map, const struct sv_routes *routes)
      * }
      */
     public static FunctionDescriptor sv_context_set_sources$descriptor() {
@@ -1922,7 +2045,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Downcall method handle for:
      * {@snippet lang=c :
-     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map, const struct sv_routes *routes)
      * }
      */
     public static MethodHandle sv_context_set_sources$handle() {
@@ -1932,7 +2055,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Address for:
      * {@snippet lang=c :
-     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map, const struct sv_routes *routes)
      * }
      */
     public static MemorySegment sv_context_set_sources$address() {
@@ -1941,16 +2064,16 @@ public class shadowverbs_h extends shadowverbs_h$shared {
 
     /**
      * {@snippet lang=c :
-     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map)
+     * void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map, const struct sv_routes *routes)
      * }
      */
-    public static void sv_context_set_sources(MemorySegment vcontext, MemorySegment map) {
+    public static void sv_context_set_sources(MemorySegment vcontext, MemorySegment map, MemorySegment routes) {
         var mh$ = sv_context_set_sources.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall("sv_context_set_sources", vcontext, map);
+                traceDowncall("sv_context_set_sources", vcontext, map, routes);
             }
-            mh$.invokeExact(vcontext, map);
+            mh$.invokeExact(vcontext, map, routes);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

@@ -21,6 +21,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint32_t key;
  *     uint16_t lid;
  *     uint16_t reserved;
+ *     uint64_t gid;
  * }
  * }
  */
@@ -34,7 +35,9 @@ public class sv_masks {
         shadowverbs_h.C_INT.withName("qp_num"),
         shadowverbs_h.C_INT.withName("key"),
         shadowverbs_h.C_SHORT.withName("lid"),
-        shadowverbs_h.C_SHORT.withName("reserved")
+        shadowverbs_h.C_SHORT.withName("reserved"),
+        MemoryLayout.paddingLayout(4),
+        shadowverbs_h.C_LONG.withName("gid")
     ).withName("sv_masks");
 
     /**
@@ -218,6 +221,50 @@ public class sv_masks {
      */
     public static void reserved(MemorySegment struct, short fieldValue) {
         struct.set(reserved$LAYOUT, reserved$OFFSET, fieldValue);
+    }
+
+    private static final OfLong gid$LAYOUT = (OfLong)$LAYOUT.select(groupElement("gid"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint64_t gid
+     * }
+     */
+    public static final OfLong gid$layout() {
+        return gid$LAYOUT;
+    }
+
+    private static final long gid$OFFSET = $LAYOUT.byteOffset(groupElement("gid"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint64_t gid
+     * }
+     */
+    public static final long gid$offset() {
+        return gid$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint64_t gid
+     * }
+     */
+    public static long gid(MemorySegment struct) {
+        return struct.get(gid$LAYOUT, gid$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint64_t gid
+     * }
+     */
+    public static void gid(MemorySegment struct, long fieldValue) {
+        struct.set(gid$LAYOUT, gid$OFFSET, fieldValue);
     }
 
     /**
