@@ -84,12 +84,11 @@ void endpoint_open(struct endpoint *endpoint, const char *device, int port_num, 
 	if (err)
 		die(err, "ibv_query_port %d", port_num);
 	endpoint->with_gid = gid_index != GID_INDEX_AUTO || endpoint->port.lid == 0;
-	if (endpoint->with_gid) {
+	if (endpoint->with_gid)
 		endpoint->gid_index = gid_index != GID_INDEX_AUTO ? gid_index : best_gid_index(endpoint);
-		err = ibv_query_gid(endpoint->context, port_num, endpoint->gid_index, &endpoint->gid);
-		if (err)
-			die(errno, "ibv_query_gid, index %d", endpoint->gid_index);
-	}
+	err = ibv_query_gid(endpoint->context, port_num, endpoint->gid_index, &endpoint->gid);
+	if (err)
+		die(errno, "ibv_query_gid, index %d", endpoint->gid_index);
 	endpoint->pd = ibv_alloc_pd(endpoint->context);
 	if (!endpoint->pd)
 		die(errno, "ibv_alloc_pd");

@@ -1,14 +1,15 @@
 /*
  * datagram: datagrams with a global route, to a queue pair with a shared receive queue that has grown and to a multicast
  * group, answered by address handles made of their completions; before READY and after it, by handles of before and by new
- * ones. In the modes group and unicast what the route has besides GIDs is not looked at, for devices without; in mode unicast there
+ * ones. The route header's GIDs are looked at each time. In the modes group and unicast what the route has besides GIDs is not looked at, for devices without; in mode unicast there
  * is no group.
  */
 #include <string.h>
 
+#include "../common/route.h"
 #include "pair.h"
 
-#define HEADER ((int)sizeof(struct ibv_grh))
+#define HEADER ROUTE_SIZE
 #define SIZE 200
 #define SLOT (HEADER + SIZE)
 #define SLOTS 4
@@ -137,8 +138,8 @@ static void send_to(struct station *s, struct ibv_ah *ah, uint32_t qp_num, uint6
 	await_completion(s->send_cq, wr.wr_id, &wc, "a datagram to be sent");
 }
 
-/* The next datagram, in receive `number`, is the peer's of that seed. */
-static void expect_datagram(struct station *s, uint64_t number, uint64_t seed, struct ibv_wc *wc)
+/* The next datagram, in receive `number`, is the peer's of that seed; the GIDs in front of it are those of the beginning. */
+static void expect_datagram(struct station *s, uint64_t number, uint64_t seed, bool to_all, struct ibv_wc *wc)
 {
 	await_completion(s->cq, number, wc, "a datagram");
 	if (!(wc->wc_flags & IBV_WC_GRH) || wc->byte_len != SLOT || wc->src_qp != s->peer.qp_num ||
@@ -147,6 +148,8 @@ static void expect_datagram(struct station *s, uint64_t number, uint64_t seed, s
 		    wc->src_qp, wc->slid, wc->qp_num);
 	if (!pattern_matches(slot(s, number) + HEADER, SIZE, seed, 0))
 		die(0, "datagram %lu is damaged", seed);
+	if (!route_says(slot(s, number), &s->peer.gid, to_all && s->multicast ? &group : &s->own.gid))
+		die(0, "datagram %lu has a route header with other GIDs", seed);
 }
 
 static struct ibv_ah *ah_of(struct station *s, uint64_t number, struct ibv_wc *wc)
@@ -182,13 +185,13 @@ static void run_asker(struct station *s)
 
 	pair_sync(s->pair, "the group");
 	send_to(s, ah, s->peer.qp_num, 1);
-	expect_datagram(s, 0, 2, &wc);
+	expect_datagram(s, 0, 2, false, &wc);
 	send_to_all(s, all, ah, 3);
 	pair_ready(s->pair);
 	/* Answered by the handle of before, then by one made of it. */
 	send_to(s, ah, s->peer.qp_num, 4);
-	expect_datagram(s, 1, 5, &wc);
-	expect_datagram(s, 2, 6, &wc);
+	expect_datagram(s, 1, 5, false, &wc);
+	expect_datagram(s, 2, 6, false, &wc);
 	send_to_all(s, all, ah, 7);
 	pair_sync(s->pair, "the group's end");
 	if (all)
@@ -218,20 +221,20 @@ static void run_answerer(struct station *s)
 
 	change_membership(s, ibv_attach_mcast, "ibv_attach_mcast");
 	pair_sync(s->pair, "the group");
-	expect_datagram(s, 0, 1, &wc);
+	expect_datagram(s, 0, 1, false, &wc);
 	before = ah_of(s, 0, &wc);
 	send_to(s, before, wc.src_qp, 2);
-	expect_datagram(s, 1, 3, &wc);
+	expect_datagram(s, 1, 3, true, &wc);
 	pair_ready(s->pair);
 	post_receive(s, 0);
-	expect_datagram(s, 2, 4, &wc);
+	expect_datagram(s, 2, 4, false, &wc);
 	send_to(s, before, wc.src_qp, 5);
 	fresh = ah_of(s, 2, &wc);
 	send_to(s, fresh, wc.src_qp, 6);
-	expect_datagram(s, 3, 7, &wc);
+	expect_datagram(s, 3, 7, true, &wc);
 	change_membership(s, ibv_detach_mcast, "ibv_detach_mcast");
 	pair_sync(s->pair, "the group's end");
-	expect_datagram(s, 0, 9, &wc);
+	expect_datagram(s, 0, 9, false, &wc);
 	pair_sync(s->pair, "the peer's check");
 	ah_destroy(before);
 	ah_destroy(fresh);

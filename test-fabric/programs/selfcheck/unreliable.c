@@ -7,12 +7,13 @@
 
 #include "../common/die.h"
 #include "../common/extended.h"
+#include "../common/route.h"
 #include "agree.h"
 
 #define SENDS 16			/* of one queue pair */
 #define SIGNALED_EVERY 4
 #define RECEIVES 64
-#define ROUTE ((uint32_t)sizeof(struct ibv_grh))
+#define ROUTE ((uint32_t)ROUTE_SIZE)
 #define LONGEST_DATAGRAM 1000		/* with the least MTU of use */
 #define LONGEST 6000
 #define STRIDE 6144			/* of a buffer: a route, a message, a guard */
@@ -50,6 +51,7 @@ struct unreliable {
 	struct stream streams[STREAM_UC + MAX_RANKS];	/* one for datagrams, one for the group, of UC one for each peer */
 	struct ibv_ah *handles[MAX_RANKS], *group_handle;
 	uint32_t remote_qps[MAX_RANKS];
+	union ibv_gid gids[MAX_RANKS];
 	uint64_t numbers[STREAM_KINDS][MAX_RANKS];	/* the next to each peer; to the group it is the first */
 	struct arrivals arrivals[STREAM_KINDS][MAX_RANKS];
 	union ibv_gid group;
@@ -184,9 +186,16 @@ void unreliable_card_fill(struct job *job, int peer, struct unreliable_card *car
 
 	if (!u)
 		return;
+	card->gid = job->endpoint.gid;
 	card->uc = u->streams[STREAM_UC + peer].own;
 	card->datagram = u->streams[STREAM_DATAGRAM].own;
 	card->group = u->streams[STREAM_GROUP].own.qp_num;
+}
+
+/* Where the port has a lid, half of the datagrams do without a route. */
+static bool with_route(const struct job *job, int peer)
+{
+	return (job->rank ^ peer) & 1;
 }
 
 void unreliable_connect(struct job *job, int peer, const struct unreliable_card *card)
@@ -196,13 +205,14 @@ void unreliable_connect(struct job *job, int peer, const struct unreliable_card 
 
 	if (!u)
 		return;
+	u->gids[peer] = card->gid;
 	if (asked_for(job, STREAM_UC)) {
 		struct stream *stream = &u->streams[STREAM_UC + peer];
 
 		qp_connect(&job->endpoint, stream->qp, &stream->own, &card->uc, &qp_patient);
 	}
 	if (asked_for(job, STREAM_DATAGRAM)) {
-		u->handles[peer] = endpoint_create_ah(&job->endpoint, &to->gid, to->lid, job->endpoint.with_gid);
+		u->handles[peer] = endpoint_create_ah(&job->endpoint, &to->gid, to->lid, job->endpoint.with_gid || with_route(job, peer));
 		u->remote_qps[peer] = to->qp_num;
 	}
 	if (asked_for(job, STREAM_GROUP) && peer == 0)
@@ -273,7 +283,18 @@ static bool is_meant(struct job *job, int which, const struct head *head)
 	       head->to == (kind == STREAM_GROUP ? TO_ALL : job->rank) && (kind != STREAM_UC || head->from == which - STREAM_UC);
 }
 
-static void check_message(struct job *job, int which, unsigned char *memory, uint32_t length)
+/* In front of a datagram are the GIDs that its sender and this rank have had from the beginning. */
+static void check_route(struct job *job, int which, const unsigned char *route, const struct head *head)
+{
+	const struct unreliable *u = job->unreliable;
+
+	if (!route_says(route, &u->gids[head->from], which == STREAM_GROUP ? &u->group : &job->endpoint.gid))
+		tally_found(&job->tally, FOUND_UNEXPECTED, 1, "other GIDs in the route header of datagram %lu of rank %u over "
+			    "stream %d", head->number, head->from, which);
+}
+
+/* route: the header in front of it, or NULL. */
+static void check_message(struct job *job, int which, const unsigned char *route, unsigned char *memory, uint32_t length)
 {
 	struct unreliable *u = job->unreliable;
 	struct arrivals *arrivals;
@@ -296,6 +317,8 @@ static void check_message(struct job *job, int which, unsigned char *memory, uin
 	/* The group may also bring what this rank has sent itself. */
 	if (head.from == job->rank)
 		return;
+	if (route)
+		check_route(job, which, route, &head);
 	tally_verified(&job->tally, 1);
 	u->arrived++;
 	arrivals->ended = arrivals->ended || head.ending;
@@ -325,7 +348,7 @@ static void receive_completed(struct job *job, const struct ibv_wc *wc)
 	if (wc->byte_len < route || wc->byte_len > ROUTE + LONGEST)
 		tally_found(&job->tally, FOUND_DAMAGED, 1, "unreliable message of %u bytes", wc->byte_len);
 	else
-		check_message(job, which, memory + route, wc->byte_len - route);
+		check_message(job, which, wc->wc_flags & IBV_WC_GRH ? memory : NULL, memory + route, wc->byte_len - route);
 	memset(memory, POISON, STRIDE);
 	receive_post(stream, which, slot);
 }

@@ -14,6 +14,7 @@
 /* What a rank publishes for one peer. */
 struct unreliable_card {
 	struct qp_address uc, datagram;
+	union ibv_gid gid;
 	uint32_t group;			/* rank 0 chooses it */
 };
 

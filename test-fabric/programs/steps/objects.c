@@ -135,7 +135,7 @@ static void open_domain(const uint64_t *a)
 static void make_ah(const uint64_t *a)
 {
 	struct ibv_ah_attr attr = {
-		.dlid = endpoint.port.lid, .port_num = endpoint.port_num, .is_global = endpoint.with_gid,
+		.dlid = endpoint.port.lid, .port_num = endpoint.port_num, .is_global = 1,
 		.grh = { .dgid = endpoint.gid, .sgid_index = endpoint.gid_index, .hop_limit = 64 },
 	};
 
@@ -157,7 +157,7 @@ bool object_step(const char *verb, const uint64_t *a)
 	else if (!strcmp(verb, "uncq"))
 		result(ibv_destroy_cq(CQ(a[0])));
 	else if (!strcmp(verb, "mr"))
-		made(MR(a[0]) = ibv_reg_mr(PD(a[1]), memory[slot(a[0], SLOTS)], REGION + GRH, a[2]));
+		made(MR(a[0]) = ibv_reg_mr(PD(a[1]), memory[slot(a[0], SLOTS)], HEADER(LINES), a[2]));
 	else if (!strcmp(verb, "rereg"))
 		result(ibv_rereg_mr(MR(a[0]), IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, a[1]));
 	else if (!strcmp(verb, "unmr")) {

@@ -65,15 +65,19 @@ static void post_send(const uint64_t *a)
 	post(a[0], &wr, a[1], a[2], a[3], a[6], a[7]);
 }
 
+/* Of the receives, by the numbers of their lines. */
+static uint8_t region_of[LINES];
+
 static void post_recv(const uint64_t *a)
 {
 	char *where = memory[slot(a[1], SLOTS)];
 	struct ibv_sge sges[] = {
-		{ (uintptr_t)where + REGION, GRH, MR(a[1])->lkey }, { (uintptr_t)where + a[2], a[3], MR(a[1])->lkey },
+		{ (uintptr_t)where + HEADER(line_number), ROUTE_SIZE, MR(a[1])->lkey }, { (uintptr_t)where + a[2], a[3], MR(a[1])->lkey },
 	};
 	bool datagrams = QP(a[0])->qp_type == IBV_QPT_UD;
 	struct ibv_recv_wr wr = { .wr_id = line_number, .sg_list = sges + !datagrams, .num_sge = 1 + datagrams }, *bad;
 
+	region_of[line_number] = a[1];
 	result(ibv_post_recv(QP(a[0]), &wr, &bad));
 }
 
@@ -98,11 +102,14 @@ static void print_completion(const struct ibv_wc *wc)
 {
 	printf("%llu:   qp %u, request %llu: %s", (unsigned long long)line_number, qp_of(wc->qp_num),
 	       (unsigned long long)wc->wr_id, ibv_wc_status_str(wc->status));
-	/* Nothing else means anything after an error. Whether a datagram has a header depends on the device. */
+	/* Nothing else means anything after an error. */
 	if (wc->status == IBV_WC_SUCCESS) {
-		printf(", opcode %d, flags %u", wc->opcode, wc->wc_flags & ~IBV_WC_GRH);
+		printf(", opcode %d, flags %u", wc->opcode, wc->wc_flags);
 		if (wc->opcode & IBV_WC_RECV)
 			printf(", %u bytes from qp %u", wc->byte_len, qp_of(wc->src_qp));
+		if ((wc->opcode & IBV_WC_RECV) && QP(qp_of(wc->qp_num))->qp_type == IBV_QPT_UD)
+			printf(", route %s", route_says(memory[region_of[wc->wr_id]] + HEADER(wc->wr_id), &endpoint.gid,
+							&endpoint.gid) ? "own" : "STRANGE");
 		if (wc->wc_flags & IBV_WC_WITH_IMM)
 			printf(", immediate %u", be32toh(wc->imm_data));
 	}

@@ -175,7 +175,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	endpoint_open(&endpoint, NULL, 1, GID_INDEX_AUTO);
 	for (unsigned i = 0; i < SLOTS; i++) {
-		memory[i] = aligned_alloc(4096, REGION + 4096);
+		memory[i] = aligned_alloc(4096, HEADER(LINES));
 		if (!memory[i])
 			die(errno, "aligned_alloc");
 		pattern_fill(memory[i], REGION, i, 0);
@@ -184,7 +184,8 @@ int main(int argc, char **argv)
 		uint64_t a[ARGUMENTS] = { 0 };
 		char *verb = strtok(line, " \n"), *word;
 
-		line_number++;
+		if (++line_number == LINES)
+			die(0, "%s: more than %d lines", file, LINES);
 		for (unsigned i = 0; i < ARGUMENTS && (word = strtok(NULL, " \n")); i++)
 			a[i] = strtoull(word, NULL, 0);
 		if (verb)

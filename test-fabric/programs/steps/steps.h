@@ -7,16 +7,20 @@
 #include <stdint.h>
 
 #include "../common/endpoint.h"
+#include "../common/route.h"
 
 enum {
 	SLOTS = 8,
 	QPS = 2 * SLOTS,
 	HANDLES = SLOTS,	/* slots behind those of queue pairs, for what ibv_open_qp makes */
 	REGION = 24576,
-	GRH = 40,		/* behind a region: where headers of datagrams go, which differ from run to run */
+	LINES = 4096,		/* of a script, at most */
 	DEPTH = 16,
 	INLINE = 64,
 };
+
+/* Behind a region: where the header of the datagram goes that fills the receive of a line, for they differ from run to run. */
+#define HEADER(line) (REGION + (line) * ROUTE_SIZE)
 
 /* As in scripts. */
 enum type { TYPE_RC, TYPE_UC, TYPE_UD, TYPE_XRC };
