@@ -116,18 +116,11 @@ final class LaunchCommand {
         if (!secret.isEmpty()) {
             e.put(JobSecret.VARIABLE, secret);
         }
-        settingsOfUcx(e);
+        // UCX's ranks of one host share memory by POSIX's calls, as no image can hold System V's.
+        e.putIfAbsent("UCX_TLS", "^sysv");
         // Else the JVM in the rank takes the application's SIGUSR2.
         e.put("_JAVA_SR_SIGNUM", "40");
         return e.entrySet().stream().map(x -> x.getKey() + "=" + x.getValue()).toList();
-    }
-
-    /** Where the user has not said it otherwise. */
-    private static void settingsOfUcx(final Map<String, String> e) {
-        // Ranks of one host share memory by POSIX's calls, as no image can hold System V's.
-        e.putIfAbsent("UCX_TLS", "^sysv");
-        // Else on Ethernet it drops datagrams whose route header has other GIDs than before a restart.
-        e.putIfAbsent("UCX_UD_ETH_DGID_CHECK", "n");
     }
 
     private static Path forPreload(final Path library) throws CommandException {
