@@ -81,6 +81,7 @@ enum sv_op {
 	SV_OP_CLOSE_XRCD,		/* xrcd */
 	SV_OP_OPEN_QP,			/* context, struct ibv_qp_open_attr * -> qp */
 	SV_OP_MODIFY_QP_RATE_LIMIT,	/* qp, struct ibv_qp_rate_limit_attr * */
+	SV_OP_CM_DISCONNECT,		/* a token as of sv_cm_lost: that connection ends, and its peer is to be told */
 	SV_OP_FROM_KERNEL,		/* struct ibv_ah_attr *: as the kernel's connection manager made it, real to virtual */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
 	SV_OP_COUNT
@@ -520,6 +521,14 @@ int sv_cm_detach(int socket);
  */
 int sv_cm_receiver(void);
 int sv_cm_reattach(int socket);
+
+/*
+ * Connections of ids that were lost so, and that nobody has ended: the QPs that they were made with, virtual. They are tokens,
+ * for a QP may have been destroyed. Returns how many there are; as many as fit are filled in. Threads: any.
+ */
+uint32_t sv_cm_lost(uint64_t *tokens, uint32_t room);
+/* The connection has ended: the program gets RDMA_CM_EVENT_DISCONNECTED with that status, once. Threads: any. */
+void sv_cm_ended(uint64_t token, int status);
 
 /* ---- Descriptors -------------------------------------------------------------------------------------------- */
 

@@ -3,7 +3,8 @@
  * librdmacm's event channels over a checkpoint. Behind each is an open file of the kernel's connection manager, with all its
  * ids and connections, which no image can hold. While the image is made the agent holds the file, and an epoll descriptor
  * of ours stands in its place. When the process runs on the file comes back and nothing has happened; after a restart
- * there is none, and the stand-in stays: the queue pairs live, the connection manager's part of them is over.
+ * there is none, and the stand-in stays: the queue pairs live, the connection manager's part of them is over, but that their
+ * two ends tell each other, by way of the driver, when one disconnects.
  */
 #include "cm.h"
 #include "arena.h"
@@ -41,6 +42,15 @@ struct channel {
 	pthread_mutex_t reading;	/* so that who has seen an event gets one, and does not sleep in the kernel */
 };
 
+/* Of an id that was connected with a QP of its own. */
+struct connection {
+	struct connection *next;
+	struct rdma_cm_id *id;
+	struct ibv_qp *qp;		/* which may have been destroyed */
+	bool asked;			/* the driver was asked to tell the peer */
+	bool ended;			/* the program has its RDMA_CM_EVENT_DISCONNECTED */
+};
+
 /* An event of ours, until it is acknowledged. */
 struct made_event {
 	struct made_event *next;
@@ -49,6 +59,7 @@ struct made_event {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct channel *channels;
+static struct connection *connections;
 static struct made_event *made_events;
 /*
  * poll(2) waits for a file but looks at a descriptor: a sleeper that the file wakes while a stand-in is in its place sleeps
@@ -169,13 +180,21 @@ void sv_cm_forked(void)
 /* ---- Channels --------------------------------------------------------------------------------------------------- */
 
 /* NULL: one that we have not seen made, or none. */
+static struct channel *channel_locked(const struct rdma_event_channel *of)
+{
+	struct channel *channel;
+
+	for (channel = of ? channels : NULL; channel && channel->fd != of->fd; channel = channel->next)
+		;
+	return channel;
+}
+
 static struct channel *channel_of(const struct rdma_event_channel *of)
 {
 	struct channel *channel;
 
 	pthread_mutex_lock(&lock);
-	for (channel = of ? channels : NULL; channel && channel->fd != of->fd; channel = channel->next)
-		;
+	channel = channel_locked(of);
 	pthread_mutex_unlock(&lock);
 	return channel;
 }
@@ -264,20 +283,136 @@ void rdma_destroy_event_channel(struct rdma_event_channel *of)
 	}
 #include "cm.def"
 
-/* The queue pair is disconnected. What the program waits for then is what it gets of a peer that does not answer. */
+/* ---- Connections ------------------------------------------------------------------------------------------------ */
+
+static struct connection *connection_locked(const struct rdma_cm_id *id)
+{
+	struct connection *connection;
+
+	for (connection = connections; connection && connection->id != id; connection = connection->next)
+		;
+	return connection;
+}
+
+static void note(struct rdma_cm_id *id)
+{
+	struct connection *connection = id->qp ? sv_block_alloc(sizeof(*connection)) : NULL;
+
+	if (!connection)
+		return;
+	connection->id = id;
+	connection->qp = id->qp;
+	pthread_mutex_lock(&lock);
+	connection->next = connections;
+	connections = connection;
+	pthread_mutex_unlock(&lock);
+}
+
+static void forget(const struct rdma_cm_id *id)
+{
+	struct connection **at = &connections, *connection;
+
+	pthread_mutex_lock(&lock);
+	while ((connection = *at)) {
+		if (connection->id != id) {
+			at = &connection->next;
+			continue;
+		}
+		*at = connection->next;
+		sv_block_free(connection, sizeof(*connection));
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+#define CONNECT(name)                                                           \
+	int name(struct rdma_cm_id *id, struct rdma_conn_param *param)          \
+	{                                                                       \
+		static int said;                                                \
+		int result = -1;                                                \
+										\
+		enter();                                                        \
+		if (is_lost(id->channel))                                       \
+			lost(#name, &said);                                     \
+		else                                                            \
+			result = CM_REAL(name)(id, param);                      \
+		if (!result)                                                    \
+			note(id);                                               \
+		leave();                                                        \
+		return result;                                                  \
+	}
+CONNECT(rdma_connect)
+CONNECT(rdma_accept)
+
+/* The status is in the upper half. */
+static int keep_disconnected(struct channel *channel, struct rdma_cm_id *id, int status)
+{
+	int err;
+
+	pthread_mutex_lock(&channel->events.mutex);
+	err = sv_events_keep(&channel->events,
+			     (struct sv_event){ id, RDMA_CM_EVENT_DISCONNECTED | (uint64_t)(uint32_t)status << 32 });
+	pthread_mutex_unlock(&channel->events.mutex);
+	return err;
+}
+
+/* Has the peer told, if nobody has begun to. False: there is no such connection. */
+static bool end_connection(struct rdma_cm_id *id)
+{
+	struct connection *connection;
+	uint64_t token = 0;
+
+	pthread_mutex_lock(&lock);
+	connection = connection_locked(id);
+	if (connection && !connection->asked && !connection->ended) {
+		connection->asked = true;
+		token = SV_POINTER(connection->qp);
+	}
+	pthread_mutex_unlock(&lock);
+	if (token && SV_CONTROL(SV_OP_CM_DISCONNECT, "rdma_disconnect", NULL, token))
+		sv_cm_ended(token, -ETIMEDOUT);
+	return connection;
+}
+
+uint32_t sv_cm_lost(uint64_t *tokens, uint32_t room)
+{
+	uint32_t count = 0;
+
+	pthread_mutex_lock(&lock);
+	for (const struct connection *connection = connections; connection; connection = connection->next) {
+		const struct channel *channel = channel_locked(connection->id->channel);
+
+		if (!channel || !channel->lost || connection->asked || connection->ended)
+			continue;
+		if (count < room)
+			tokens[count] = SV_POINTER(connection->qp);
+		count++;
+	}
+	pthread_mutex_unlock(&lock);
+	return count;
+}
+
+void sv_cm_ended(uint64_t token, int status)
+{
+	pthread_mutex_lock(&lock);
+	for (struct connection *connection = connections; connection; connection = connection->next) {
+		struct channel *channel = channel_locked(connection->id->channel);
+
+		if (SV_POINTER(connection->qp) != token || connection->ended || !channel || !channel->lost)
+			continue;
+		connection->ended = !keep_disconnected(channel, connection->id, status);
+		break;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+/* The queue pair is disconnected. The event comes when the peer has been told, or cannot be. */
 static int disconnect_lost(struct rdma_cm_id *id)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-	struct channel *channel = channel_of(id->channel);
-	static int said;
 	int err = id->qp ? ibv_modify_qp(id->qp, &attr, IBV_QP_STATE) : 0;
 
-	lost("rdma_disconnect", &said);
-	if (!err) {
-		pthread_mutex_lock(&channel->events.mutex);
-		err = sv_events_keep(&channel->events, (struct sv_event){ id, RDMA_CM_EVENT_DISCONNECTED });
-		pthread_mutex_unlock(&channel->events.mutex);
-	}
+	if (!err && !end_connection(id))
+		err = keep_disconnected(channel_of(id->channel), id, -ETIMEDOUT);
 	if (!err)
 		return 0;
 	errno = err;
@@ -302,6 +437,9 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 
 	enter();
 	channel = channel_of(id->channel);
+	if (channel && channel->lost)
+		end_connection(id);
+	forget(id);
 	if (channel && channel->lost) {
 		pthread_mutex_lock(&channel->events.mutex);
 		sv_events_forget(&channel->events, id);
@@ -316,6 +454,9 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 void rdma_destroy_ep(struct rdma_cm_id *id)
 {
 	enter();
+	if (is_lost(id->channel))
+		end_connection(id);
+	forget(id);
 	CM_REAL(rdma_destroy_ep)(id);
 	leave();
 }
@@ -354,8 +495,8 @@ static int next_event(struct rdma_event_channel *of, struct channel *channel, st
 		return -1;
 	}
 	made->event.id = kept.object;
-	made->event.event = kept.type;
-	made->event.status = -ETIMEDOUT;
+	made->event.event = (uint32_t)kept.type;
+	made->event.status = (int32_t)(kept.type >> 32);
 	pthread_mutex_lock(&lock);
 	made->next = made_events;
 	made_events = made;

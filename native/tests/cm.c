@@ -191,28 +191,74 @@ static void a_resumed_process_has_its_channels(void)
 	close_user(other);
 }
 
-static void a_restarted_process_is_told(void)
+static enum ibv_qp_state state_of(struct ibv_qp *qp)
 {
-	struct fixture *f = open_fixture(shape);
-	struct user *user = open_user(), *later;
-	struct call sleeper = { .user = user };
 	struct ibv_qp_attr attr;
 	struct ibv_qp_init_attr init;
 
-	user->id->qp = f->qp;
+	CHECK_EQUAL(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init), 0);
+	return attr.qp_state;
+}
+
+static void expect_disconnected(const struct user *user, const struct rdma_cm_event *event, int status)
+{
+	CHECK_EQUAL(event->event, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK_EQUAL(event->status, status);
+	CHECK(event->id == user->id);
+}
+
+/* librdmacm's memory of an id that was lost is not freed, see rdma_destroy_id. */
+static void close_lost(struct user *user)
+{
+	struct rdma_cm_id *id = user->id;
+
+	CHECK_EQUAL(rdma_destroy_id(id), 0);
+	free(id);
+	rdma_destroy_event_channel(user->channel);
+	close(user->file);
+	close(user->set);
+	free(user);
+}
+
+static struct user *open_connected(struct ibv_qp *qp)
+{
+	struct user *user = open_user();
+
+	user->id->qp = qp;
+	CHECK_EQUAL(rdma_connect(user->id, NULL), 0);
+	return user;
+}
+
+/* It is told of its own end when the peer has been told, and then once. */
+static void a_restarted_process_disconnects(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct user *user = open_connected(f->qp), *later;
+	struct call sleeper = { .user = user };
+	uint64_t token = 0;
+	unsigned before = driver_requests[SV_OP_CM_DISCONNECT];
+
+	CHECK_EQUAL(sv_cm_lost(&token, 1), 0);
 	begin(&sleeper, get_event);
 	restart(detach());
 	CHECK_EQUAL(rdma_connect(user->id, NULL), -1);
 	CHECK_EQUAL(errno, ENODEV);
-	/* It is as if the peer's connection manager did not answer any more. */
+	CHECK_EQUAL(sv_cm_lost(&token, 0), 1);
+	CHECK_EQUAL(sv_cm_lost(&token, 1), 1);
+	CHECK(token == (uintptr_t)f->qp);
 	CHECK_EQUAL(rdma_disconnect(user->id), 0);
+	CHECK_EQUAL(driver_requests[SV_OP_CM_DISCONNECT], before + 1);
+	CHECK(driver_disconnected == token);
+	CHECK_EQUAL(state_of(f->qp), IBV_QPS_ERR);
+	CHECK(!readable(user->channel->fd));
+	CHECK_EQUAL(sv_cm_lost(&token, 1), 0);
+	sv_cm_ended(token, 0);
 	end(&sleeper);
-	CHECK_EQUAL(sleeper.event->event, RDMA_CM_EVENT_DISCONNECTED);
-	CHECK_EQUAL(sleeper.event->status, -ETIMEDOUT);
-	CHECK(sleeper.event->id == user->id);
+	expect_disconnected(user, sleeper.event, 0);
 	CHECK_EQUAL(rdma_ack_cm_event(sleeper.event), 0);
-	CHECK_EQUAL(ibv_query_qp(f->qp, &attr, IBV_QP_STATE, &init), 0);
-	CHECK_EQUAL(attr.qp_state, IBV_QPS_ERR);
+	sv_cm_ended(token, -ETIMEDOUT);
+	CHECK_EQUAL(rdma_disconnect(user->id), 0);
+	CHECK(!readable(user->channel->fd));
 	/* Nothing of it is left for another checkpoint, and of a new one all is. */
 	close_gate();
 	CHECK_EQUAL(sv_cm_send(), -ENOENT);
@@ -223,10 +269,69 @@ static void a_restarted_process_is_told(void)
 	CHECK_EQUAL(rdma_connect(later->id, NULL), 0);
 	CHECK_EQUAL(rdma_connect(user->id, NULL), -1);
 	close_user(later);
-	free(user->id);
-	user->id = calloc(1, sizeof(*user->id));
-	user->id->channel = user->channel;
-	close_user(user);
+	close_lost(user);
+	CHECK_EQUAL(driver_requests[SV_OP_CM_DISCONNECT], before + 1);
+	close_fixture(f);
+}
+
+/* The queue pair is the program's business then, as with the kernel's connection manager. */
+static void a_restarted_process_is_told(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct user *one = open_connected(f->qp), *other = open_user();
+	struct rdma_cm_event *event;
+	unsigned before = driver_requests[SV_OP_CM_DISCONNECT];
+
+	/* Of a channel that lives on the kernel's connection manager tells. */
+	sv_cm_ended((uintptr_t)f->qp, 0);
+	CHECK(!readable(one->channel->fd));
+	restart(detach());
+	sv_cm_ended((uintptr_t)one, 0);
+	CHECK(!readable(one->channel->fd));
+	sv_cm_ended((uintptr_t)f->qp, 0);
+	CHECK(readable(one->channel->fd) && readable(one->set) && !readable(other->channel->fd));
+	CHECK_EQUAL(rdma_get_cm_event(one->channel, &event), 0);
+	expect_disconnected(one, event, 0);
+	CHECK_EQUAL(rdma_ack_cm_event(event), 0);
+	CHECK_EQUAL(state_of(f->qp), IBV_QPS_RTS);
+	CHECK_EQUAL(rdma_disconnect(one->id), 0);
+	CHECK_EQUAL(state_of(f->qp), IBV_QPS_ERR);
+	CHECK(!readable(one->channel->fd));
+	close_lost(one);
+	CHECK_EQUAL(driver_requests[SV_OP_CM_DISCONNECT], before);
+	close_lost(other);
+	close_fixture(f);
+}
+
+/* Who destroys its id without a word disconnects, too; and who cannot tell anybody is told so. */
+static void the_peer_is_told_or_the_program(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct user *user = open_connected(f->qp), *unknown = open_user();
+	struct rdma_cm_event *event;
+	unsigned before = driver_requests[SV_OP_CM_DISCONNECT];
+
+	restart(detach());
+	close_lost(user);
+	CHECK_EQUAL(driver_requests[SV_OP_CM_DISCONNECT], before + 1);
+	CHECK(driver_disconnected == (uintptr_t)f->qp);
+	sv_cm_ended((uintptr_t)f->qp, 0);
+	/* Nobody has seen it connect. */
+	CHECK_EQUAL(rdma_disconnect(unknown->id), 0);
+	CHECK_EQUAL(rdma_get_cm_event(unknown->channel, &event), 0);
+	expect_disconnected(unknown, event, -ETIMEDOUT);
+	CHECK_EQUAL(rdma_ack_cm_event(event), 0);
+	close_lost(unknown);
+	user = open_connected(f->qp);
+	restart(detach());
+	driver_fail_op = SV_OP_CM_DISCONNECT;
+	driver_fail_err = EIO;
+	CHECK_EQUAL(rdma_disconnect(user->id), 0);
+	driver_fail_op = 0;
+	CHECK_EQUAL(rdma_get_cm_event(user->channel, &event), 0);
+	expect_disconnected(user, event, -ETIMEDOUT);
+	CHECK_EQUAL(rdma_ack_cm_event(event), 0);
+	close_lost(user);
 	close_fixture(f);
 }
 
@@ -253,7 +358,9 @@ int main(void)
 {
 	RUN(nothing_is_sent_without_channels);
 	RUN(a_resumed_process_has_its_channels);
+	RUN(a_restarted_process_disconnects);
 	RUN(a_restarted_process_is_told);
+	RUN(the_peer_is_told_or_the_program);
 	RUN(the_gate_waits_for_who_is_inside);
 	return 0;
 }

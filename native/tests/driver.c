@@ -38,6 +38,7 @@ struct object {
 
 unsigned driver_requests[SV_OP_COUNT];
 int driver_exit_status = -1;
+uint64_t driver_disconnected;
 int driver_fail_op, driver_fail_err;
 unsigned driver_hold;
 unsigned driver_taken;
@@ -568,6 +569,9 @@ static int carry_out(struct sv_request *r)
 		return open_handle(first, pointer(r->arg[1]), &r->result);
 	case SV_OP_DESTROY_QP:
 		return destroy_qp(first);
+	case SV_OP_CM_DISCONNECT:
+		driver_disconnected = r->arg[0];
+		return 0;
 	case SV_OP_EXIT:
 		driver_exit_status = (int)r->arg[0];
 		if (getenv("DRIVER_SAYS_EXIT"))

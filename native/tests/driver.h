@@ -17,6 +17,8 @@ void driver_push_keys(struct ibv_context *vcontext);
 /* How often each operation was asked for, and the status that the process said at its end. */
 extern unsigned driver_requests[];
 extern int driver_exit_status;
+/* The token of the last SV_OP_CM_DISCONNECT. */
+extern uint64_t driver_disconnected;
 /* Set: this operation is answered with this errno value and nothing is done. */
 extern int driver_fail_op, driver_fail_err;
 /* Set: XRC receive QPs live on in other processes when they are destroyed here. */

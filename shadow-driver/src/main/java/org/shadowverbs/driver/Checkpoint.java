@@ -40,6 +40,7 @@ final class Checkpoint {
     private final Reattach reattach;
     private final SharedReceivers receivers;
     private final RealObjects realObjects;
+    private final Disconnections disconnections;
     private final Timings timings;
     private final Agent agent;
     private final CheckpointRequest request;
@@ -62,14 +63,15 @@ final class Checkpoint {
     }
 
     Checkpoint(final Native library, final Backend backend, final Model model, final Reattach reattach,
-            final SharedReceivers receivers, final RealObjects realObjects, final Timings timings, final Agent agent, final RankLink link,
-            final CheckpointRequest request) {
+            final SharedReceivers receivers, final RealObjects realObjects, final Disconnections disconnections,
+            final Timings timings, final Agent agent, final RankLink link, final CheckpointRequest request) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.reattach = reattach;
         this.receivers = receivers;
         this.realObjects = realObjects;
+        this.disconnections = disconnections;
         this.timings = timings;
         this.agent = agent;
         this.link = link;
@@ -394,6 +396,7 @@ final class Checkpoint {
         }
         link = agent.reconnect(socket, epoch, RECONNECT_DEADLINE);
         eventChannels.reattach(link, restored);
+        disconnections.takeOver();
         timings.end("agent");
         backToWork();
     }
@@ -410,6 +413,8 @@ final class Checkpoint {
     private void backToWork() throws IOException {
         try {
             Newcomer.back(link, epoch, reattached());
+            disconnections.reattached();
+            disconnections.leaveWill();
             link.done(epoch);
         } catch (Refusal e) {
             cannotGoBack(e.getMessage());

@@ -5,6 +5,7 @@ import java.io.FileInputStream;
 import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Command;
@@ -18,7 +19,7 @@ import org.shadowverbs.ids.AddressBook;
  * Keeps the link to the agent and runs the checkpoints that come through it. All of it is off the application's way: an
  * agent that is lost is looked for again while the job goes on.
  */
-final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
+final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, Disconnections.Others {
     private static final Duration CONNECT_DEADLINE = Duration.ofSeconds(10);
     private static final Duration BOOK_DEADLINE = Duration.ofSeconds(60);
     private static final long POLL_NANOS = 2_000_000;
@@ -28,6 +29,7 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
     private final Backend backend;
     private final Model model;
     private final KeyMaps keyMaps;
+    private final Disconnections disconnections;
     private final Timings timings;
     private String uid;
     private String program;
@@ -45,6 +47,7 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
         this.backend = backend;
         this.model = model;
         this.keyMaps = keyMaps;
+        this.disconnections = new Disconnections(library, model, this);
         this.timings = new Timings(library, "1".equals(System.getenv("SHADOWVERBS_VERBOSE")));
     }
 
@@ -98,6 +101,7 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
                 if (link == null) {
                     link = connect(socket, RankHello.State.FRESH, epoch, CONNECT_DEADLINE);
                     newcomer &= link.epoch() != 0;
+                    disconnections.leaveWill();
                     said = false;
                 }
                 final Command command = link.next();
@@ -136,14 +140,15 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
     private RankLink connect(final Path agent, final RankHello.State state, final long at, final Duration deadline)
             throws IOException {
         return RankLink.connect(agent, new RankHello(uid, library.processId(), treeRootPid, program, at, state),
-                deadline);
+                deadline, disconnections);
     }
 
     private void checkpoint(final CheckpointRequest request) throws IOException {
         epoch = request.epoch();
         final RealObjects realObjects = new RealObjects(library, backend, model, queuePairs);
         final Reattach reattach = new Reattach(library, backend, model, queuePairs, keyMaps, realObjects, timings);
-        link = new Checkpoint(library, backend, model, reattach, queuePairs.receivers(), realObjects, timings, this, link, request).run();
+        link = new Checkpoint(library, backend, model, reattach, queuePairs.receivers(), realObjects, disconnections,
+                timings, this, link, request).run();
         newcomer &= model.book().isEmpty();
     }
 
@@ -200,6 +205,29 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent {
         final Path agent = socket;
         final String first = agent == null ? System.getenv("SHADOWVERBS_AGENT") : null;
         return agent != null ? agent.getParent() : first == null || first.isEmpty() ? null : Path.of(first).getParent();
+    }
+
+    private RankLink linked() throws LinkLostException {
+        final RankLink current = link;
+        if (current == null) {
+            throw new LinkLostException("no agent");
+        }
+        return current;
+    }
+
+    @Override
+    public void tell(final int rank, final byte[] what) throws IOException {
+        linked().tell(rank, what);
+    }
+
+    @Override
+    public void leaveWill(final List<Integer> ranks, final List<byte[]> what) throws IOException {
+        linked().leaveWill(ranks, what);
+    }
+
+    @Override
+    public void disconnect(final long token) {
+        disconnections.disconnect(token);
     }
 
     /** The process ends normally: leaves word of its queue pairs, whose peers may live on. */

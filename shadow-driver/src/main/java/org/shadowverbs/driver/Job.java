@@ -14,6 +14,9 @@ interface Job {
     /** A folder that all processes of the job on this host have; null: there is none, for the process is alone. */
     Path hostFolder();
 
+    /** A connection of librdmacm's that a restart has lost is over, see {@link Disconnections}. */
+    void disconnect(long token);
+
     /** The process is about to end normally. */
     void exit(int status);
 }

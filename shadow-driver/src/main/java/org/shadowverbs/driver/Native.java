@@ -39,6 +39,11 @@ interface Native {
     /** @param socket the receiver's; -1: nobody holds them any more */
     int cmReattach(int socket);
 
+    /** Tokens of connections that were lost and that nobody has ended. */
+    long[] cmLost();
+
+    void cmEnded(long token, int status);
+
     void timersStop();
 
     void timersStart();

@@ -136,6 +136,8 @@ final class NativeLibrary implements Native {
     private static final MemorySegment SV_CM_DETACH = f("sv_cm_detach");
     private static final MemorySegment SV_CM_RECEIVER = f("sv_cm_receiver");
     private static final MemorySegment SV_CM_REATTACH = f("sv_cm_reattach");
+    private static final MemorySegment SV_CM_LOST = f("sv_cm_lost");
+    private static final MemorySegment SV_CM_ENDED = f("sv_cm_ended");
     private static final MemorySegment SV_TIMERS_STOP = f("sv_timers_stop");
     private static final MemorySegment SV_TIMERS_START = f("sv_timers_start");
     private static final MemorySegment SV_READ_LINE = f("sv_read_line");
@@ -235,6 +237,26 @@ final class NativeLibrary implements Native {
     @Override
     public int cmReattach(final int socket) {
         return (int) call(SV_CM_REATTACH, socket);
+    }
+
+    @Override
+    public long[] cmLost() {
+        int room = 64;
+        for (;;) {
+            try (Arena arena = Arena.ofConfined()) {
+                final MemorySegment tokens = arena.allocate(8L * room, 8);
+                final int count = (int) call(SV_CM_LOST, tokens.address(), room);
+                if (count <= room) {
+                    return tokens.asSlice(0, 8L * count).toArray(ValueLayout.JAVA_LONG);
+                }
+                room = count;
+            }
+        }
+    }
+
+    @Override
+    public void cmEnded(final long token, final int status) {
+        call(SV_CM_ENDED, token, status);
     }
 
     @Override

@@ -52,8 +52,9 @@ final class Op {
     static final int CLOSE_XRCD = 47;
     static final int OPEN_QP = 48;
     static final int MODIFY_QP_RATE_LIMIT = 49;
-    static final int FROM_KERNEL = 50;
-    static final int EXIT = 51;
+    static final int CM_DISCONNECT = 50;
+    static final int FROM_KERNEL = 51;
+    static final int EXIT = 52;
 
     private Op() {
     }

@@ -129,6 +129,7 @@ final class PeerTable {
     void pair(final Map<String, byte[]> found, final boolean ranksHaveLeft) {
         for (final Connection c : connections) {
             final QpAttributes a = c.qp.attributes;
+            c.qp.peerRank = -1;
             if (!a.connected()) {
                 c.pairing = Pairing.UNCONNECTED;
                 c.peer = null;
@@ -140,6 +141,7 @@ final class PeerTable {
             c.pairing = c.qp.peerGone ? Pairing.GONE : classify(c.qp, c.peer, ranksHaveLeft);
             if (c.pairing == Pairing.CONNECTED) {
                 c.qp.wasPaired = true;
+                c.qp.peerRank = c.peer.rank;
             }
         }
     }

@@ -59,6 +59,8 @@ final class Qp extends Resource {
     long srqNumberMap;
     /** The peer's end was destroyed, or its process ended: nobody answers. Until the next reset. */
     boolean peerGone;
+    /** The rank that its peer was of at the last checkpoint; -1: it was connected to none. */
+    int peerRank = -1;
     /** A peer was found at an earlier checkpoint: should nobody know it now, it has ended. */
     boolean wasPaired;
 

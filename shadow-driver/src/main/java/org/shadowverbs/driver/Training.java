@@ -119,7 +119,7 @@ final class Training {
         library.gateOpen();
         try {
             RankLink.connect(Path.of("/nonexistent/agent"), new RankHello("", 0, 0, "", 0, RankHello.State.FRESH),
-                    Duration.ZERO).close();
+                    Duration.ZERO, null).close();
         } catch (IOException e) {
             // What was to be loaded is.
             return;

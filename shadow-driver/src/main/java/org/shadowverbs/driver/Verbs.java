@@ -180,6 +180,10 @@ final class Verbs {
             case Op.DESTROY_QP:
                 r.answer(0, queuePairs.destroy(r.arg(0)));
                 break;
+            case Op.CM_DISCONNECT:
+                job.disconnect(r.arg(0));
+                r.answer(0, 0);
+                break;
             case Op.EXIT:
                 job.exit(r.intArg(0));
                 r.answer(0, 0);

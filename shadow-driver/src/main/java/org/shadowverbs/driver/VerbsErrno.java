@@ -13,6 +13,7 @@ final class VerbsErrno {
     static final int ENOSYS = 38;
     static final int ENODATA = 61;
     static final int EOPNOTSUPP = 95;
+    static final int ETIMEDOUT = 110;
 
     private VerbsErrno() {
     }
@@ -39,6 +40,8 @@ final class VerbsErrno {
                 return "ENODATA";
             case EOPNOTSUPP:
                 return "EOPNOTSUPP";
+            case ETIMEDOUT:
+                return "ETIMEDOUT";
             default:
                 return "errno " + errno;
         }

@@ -50,6 +50,11 @@ class DatagramVerbsTest {
             }
 
             @Override
+            public void disconnect(final long token) {
+                throw new AssertionError();
+            }
+
+            @Override
             public void exit(final int status) {
                 library.calls.add("exit " + status);
             }

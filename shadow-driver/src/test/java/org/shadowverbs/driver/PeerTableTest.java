@@ -90,6 +90,7 @@ class PeerTableTest {
             assertEquals(Pairing.CONNECTED, x.pairing(false));
             assertEquals(Pairing.CONNECTED, y.pairing(false));
             assertEquals(1, x.table.connections().get(0).peer.rank);
+            assertEquals(1, x.table.connections().get(0).qp.peerRank);
         }
     }
 
@@ -108,6 +109,7 @@ class PeerTableTest {
         b.publish();
         assertEquals(Pairing.UNREADY, a.pairing(false));
         assertEquals(Pairing.UNCONNECTED, b.pairing(false));
+        assertEquals(-1, b.table.connections().get(0).qp.peerRank);
     }
 
     @Test

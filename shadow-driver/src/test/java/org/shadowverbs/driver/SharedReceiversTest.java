@@ -80,6 +80,11 @@ class SharedReceiversTest {
             }
 
             @Override
+            public void disconnect(final long token) {
+                throw new AssertionError();
+            }
+
+            @Override
             public void exit(final int status) {
             }
         };

@@ -94,6 +94,11 @@ class VerbsTest {
             }
 
             @Override
+            public void disconnect(final long token) {
+                throw new AssertionError();
+            }
+
+            @Override
             public void exit(final int status) {
                 library.calls.add("exit " + status);
             }
@@ -159,6 +164,7 @@ class VerbsTest {
         assertEquals(shadowverbs_h.SV_OP_CREATE_SRQ_EX(), Op.CREATE_SRQ_EX);
         assertEquals(shadowverbs_h.SV_OP_OPEN_QP(), Op.OPEN_QP);
         assertEquals(shadowverbs_h.SV_OP_MODIFY_QP_RATE_LIMIT(), Op.MODIFY_QP_RATE_LIMIT);
+        assertEquals(shadowverbs_h.SV_OP_CM_DISCONNECT(), Op.CM_DISCONNECT);
         assertEquals(shadowverbs_h.SV_OP_EXIT(), Op.EXIT);
     }
 

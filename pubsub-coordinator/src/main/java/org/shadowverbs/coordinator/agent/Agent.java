@@ -71,11 +71,13 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Goodbye;
 import org.shadowverbs.coordinator.protocol.RankMessages.Held;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hold;
+import org.shadowverbs.coordinator.protocol.RankMessages.LastWill;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 import org.shadowverbs.coordinator.protocol.RankMessages.Shutdown;
+import org.shadowverbs.coordinator.protocol.RankMessages.Tell;
 import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
@@ -659,6 +661,8 @@ public final class Agent implements AutoCloseable {
                 case Progress p -> pass(rank, p);
                 case Publish p -> pass(rank, p);
                 case Lookup l -> pass(rank, l);
+                case Tell t -> pass(rank, t);
+                case LastWill w -> pass(rank, w);
                 case Goodbye g -> {
                     rank.saidGoodbye = true;
                     remove(rank, (byte) 0, g.status(), "");

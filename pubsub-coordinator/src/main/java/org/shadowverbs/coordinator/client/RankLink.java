@@ -6,7 +6,9 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
@@ -29,10 +31,13 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Goodbye;
 import org.shadowverbs.coordinator.protocol.RankMessages.Held;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hold;
+import org.shadowverbs.coordinator.protocol.RankMessages.LastWill;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.RankMessages.Tell;
+import org.shadowverbs.coordinator.protocol.RankMessages.Told;
 import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
 
 /**
@@ -45,6 +50,7 @@ public final class RankLink implements AutoCloseable {
 
     private final FrameChannel channel;
     private final Welcome welcome;
+    private final Hearer hearer;
     private final Thread reader;
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
@@ -59,9 +65,10 @@ public final class RankLink implements AutoCloseable {
     private int lookups;
     private int deadlineSeconds;
 
-    private RankLink(final FrameChannel channel, final Welcome welcome) {
+    private RankLink(final FrameChannel channel, final Welcome welcome, final Hearer hearer) {
         this.channel = channel;
         this.welcome = welcome;
+        this.hearer = hearer;
         this.attempt = welcome.attempt();
         this.deadlineSeconds = welcome.deadlineSeconds();
         reader = new Thread(null, this::readLoop, "shadowverbs-link", 256 << 10);
@@ -73,9 +80,10 @@ public final class RankLink implements AutoCloseable {
      * Connects to the agent and waits until the coordinator has given this rank its number. An agent that is not there
      * yet is tried again until the deadline.
      *
+     * @param hearer of what other ranks tell this one
      * @throws IOException when the agent refuses (the message is its reason), or the deadline passes
      */
-    public static RankLink connect(final Path socket, final RankHello hello, final Duration deadline)
+    public static RankLink connect(final Path socket, final RankHello hello, final Duration deadline, final Hearer hearer)
             throws IOException {
         final long end = System.nanoTime() + deadline.toNanos();
         long pause = 5;
@@ -93,7 +101,7 @@ public final class RankLink implements AutoCloseable {
                 pause = Math.min(200, pause * 2);
                 continue;
             }
-            return greet(channel, socket, hello, end, deadline);
+            return greet(channel, socket, hello, end, deadline, hearer);
         }
     }
 
@@ -110,7 +118,7 @@ public final class RankLink implements AutoCloseable {
     }
 
     private static RankLink greet(final FrameChannel channel, final Path socket, final RankHello hello, final long end,
-            final Duration deadline) throws IOException {
+            final Duration deadline, final Hearer hearer) throws IOException {
         // A read of a Unix socket has no time-out of its own: closing the channel ends it.
         final Thread self = Thread.currentThread();
         final Thread guard = new Thread(null, () -> {
@@ -141,7 +149,7 @@ public final class RankLink implements AutoCloseable {
             }
             guard.interrupt();
             welcomed = true;
-            return new RankLink(channel, welcome);
+            return new RankLink(channel, welcome, hearer);
         } catch (java.nio.channels.ClosedChannelException e) {
             throw new LinkLostException("the agent at " + socket + " gave no rank number within "
                     + deadline.toMillis() + " ms (is its coordinator running?)");
@@ -351,6 +359,20 @@ public final class RankLink implements AutoCloseable {
         send(new Publish(values));
     }
 
+    /** Sends a rank bytes, which its {@link Hearer} gets; not if its process has ended or has no link. */
+    public void tell(final int rank, final byte[] what) throws IOException {
+        send(new Tell(rank, what));
+    }
+
+    /** What ranks, one of each index, are to be told when this process has ended, in place of what it has said before. */
+    public void leaveWill(final List<Integer> ranks, final List<byte[]> what) throws IOException {
+        final List<Tell> tells = new ArrayList<>(ranks.size());
+        for (int i = 0; i < ranks.size(); i++) {
+            tells.add(new Tell(ranks.get(i), what.get(i)));
+        }
+        send(new LastWill(tells));
+    }
+
     /** The values of those keys that have been published; the others are not in the answer. */
     public Map<String, byte[]> lookup(final Set<String> keys, final Duration deadline) throws IOException {
         final int id;
@@ -404,7 +426,12 @@ public final class RankLink implements AutoCloseable {
         String why;
         try {
             for (;;) {
-                take(channel.read());
+                final Message message = channel.read();
+                if (message instanceof Told told) {
+                    hearer.hear(told.from(), told.what());
+                } else {
+                    take(message);
+                }
             }
         } catch (EOFException e) {
             why = "the agent closed the connection";

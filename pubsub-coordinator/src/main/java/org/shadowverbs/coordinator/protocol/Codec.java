@@ -86,6 +86,9 @@ public final class Codec {
             case FrameType.HOLD -> RankMessages.Hold.read(in);
             case FrameType.GIVE_BACK -> RankMessages.GiveBack.read(in);
             case FrameType.HELD -> RankMessages.Held.read(in);
+            case FrameType.TELL -> RankMessages.Tell.read(in);
+            case FrameType.TOLD -> RankMessages.Told.read(in);
+            case FrameType.LAST_WILL -> RankMessages.LastWill.read(in);
             case FrameType.REGISTER_TREE -> LaunchMessages.RegisterTree.read(in);
             case FrameType.REGISTERED -> LaunchMessages.Registered.read(in);
             default -> throw new ProtocolException("unknown frame type " + type);

@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 2;
+    public static final int VERSION = 3;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;
@@ -29,6 +29,9 @@ public final class FrameType {
     public static final byte HOLD = 23;
     public static final byte GIVE_BACK = 24;
     public static final byte HELD = 25;
+    public static final byte TELL = 26;
+    public static final byte TOLD = 27;
+    public static final byte LAST_WILL = 28;
 
     // launch <-> agent
     public static final byte REGISTER_TREE = 30;

@@ -5,6 +5,7 @@ import java.io.DataInput;
 import java.io.DataOutput;
 import java.io.IOException;
 import java.util.List;
+import java.util.ArrayList;
 import java.util.Map;
 import java.util.Set;
 
@@ -370,6 +371,67 @@ public final class RankMessages {
 
         static Held read(final DataInput in) throws IOException {
             return new Held(Fields.string(in));
+        }
+    }
+
+    /** Of one rank to another, by number: bytes that only they understand. Lost when that rank is not there. */
+    public record Tell(int to, byte[] what) implements Message {
+        @Override
+        public byte type() {
+            return FrameType.TELL;
+        }
+
+        @Override
+        public void write(final DataOutput out) throws IOException {
+            out.writeInt(to);
+            Fields.bytes(out, what);
+        }
+
+        static Tell read(final DataInput in) throws IOException {
+            return new Tell(in.readInt(), Fields.bytes(in));
+        }
+    }
+
+    /** What a TELL arrives as. */
+    public record Told(int from, byte[] what) implements Message {
+        @Override
+        public byte type() {
+            return FrameType.TOLD;
+        }
+
+        @Override
+        public void write(final DataOutput out) throws IOException {
+            out.writeInt(from);
+            Fields.bytes(out, what);
+        }
+
+        static Told read(final DataInput in) throws IOException {
+            return new Told(in.readInt(), Fields.bytes(in));
+        }
+    }
+
+    /** What others are to be told when the rank's process has ended, however; in place of what it left before. */
+    public record LastWill(List<Tell> tells) implements Message {
+        @Override
+        public byte type() {
+            return FrameType.LAST_WILL;
+        }
+
+        @Override
+        public void write(final DataOutput out) throws IOException {
+            out.writeInt(tells.size());
+            for (final Tell tell : tells) {
+                tell.write(out);
+            }
+        }
+
+        static LastWill read(final DataInput in) throws IOException {
+            final int n = Fields.count(in, 8);
+            final List<Tell> tells = new ArrayList<>(n);
+            for (int i = 0; i < n; i++) {
+                tells.add(Tell.read(in));
+            }
+            return new LastWill(tells);
         }
     }
 }

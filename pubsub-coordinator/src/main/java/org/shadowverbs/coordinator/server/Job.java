@@ -41,9 +41,12 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
 import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
 import org.shadowverbs.coordinator.protocol.RankMessages.Found;
+import org.shadowverbs.coordinator.protocol.RankMessages.LastWill;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
+import org.shadowverbs.coordinator.protocol.RankMessages.Tell;
+import org.shadowverbs.coordinator.protocol.RankMessages.Told;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
@@ -360,6 +363,9 @@ final class Job {
         if (!normal) {
             deaths.add(what);
         }
+        if (m.how() <= 1) {
+            carryOutWill(rank);
+        }
         if (participants.remove(rank)) {
             departed.add(rank.number);
             if (leavingStops) {
@@ -395,7 +401,32 @@ final class Job {
             }
             case Publish p -> p.values().forEach((key, value) -> store.put(JOB_SCOPE + key, value));
             case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(), lookup(l.keys())));
+            case Tell t -> tell(rank, t);
+            case LastWill w -> store.put(willOf(rank), m.frame());
             default -> throw new ProtocolException("message of type " + message.type() + " from a rank");
+        }
+    }
+
+    private void tell(final Rank from, final Tell tell) {
+        for (final Rank rank : ranks.values()) {
+            if (rank.number == tell.to()) {
+                rank.agent.toRanks(List.of(rank.uid), new Told(from.number, tell.what()));
+            }
+        }
+    }
+
+    private static String willOf(final Rank rank) {
+        return JOB_SCOPE + "will/" + rank.number;
+    }
+
+    private void carryOutWill(final Rank rank) {
+        final byte[] will = store.get(willOf(rank));
+        try {
+            if (will != null && Codec.decode(will) instanceof LastWill w) {
+                w.tells().forEach(tell -> tell(rank, tell));
+            }
+        } catch (ProtocolException e) {
+            log.add("the last will of " + rank + ": " + e.getMessage());
         }
     }
 

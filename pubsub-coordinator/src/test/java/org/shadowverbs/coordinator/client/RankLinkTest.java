@@ -32,7 +32,7 @@ class RankLinkTest {
                 }
             });
             assertThrows(LinkLostException.class, () -> RankLink.connect(socket,
-                    new RankHello("u", 1, 1, "p", 0, RankHello.State.FRESH), Duration.ofSeconds(30)));
+                    new RankHello("u", 1, 1, "p", 0, RankHello.State.FRESH), Duration.ofSeconds(30), (from, what) -> { }));
             killed.join();
         }
     }

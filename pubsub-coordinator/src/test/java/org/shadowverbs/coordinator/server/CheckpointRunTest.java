@@ -15,6 +15,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -478,6 +479,63 @@ class CheckpointRunTest {
         final Map<String, byte[]> found = b.link.lookup(Set.of("large", "empty", "none"), Duration.ofSeconds(20));
         assertEquals(Set.of("large", "empty"), found.keySet());
         assertEquals(100_000, found.get("large").length);
+    }
+
+    @Test
+    void ranksTellEachOther() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        a.link.tell(1, bytes("hello"));
+        a.link.tell(7, bytes("nobody"));
+        assertEquals("0: hello", b.heard.poll(20, TimeUnit.SECONDS));
+        assertEquals("", job.checkpoint().problem());
+        b.awaitOpen(1);
+        b.link.tell(0, bytes("back"));
+        assertEquals("1: back", a.heard.poll(20, TimeUnit.SECONDS));
+    }
+
+    /** What is told before a rank's gate closes has been heard before the other's process can be saved. */
+    @Test
+    void whatIsToldBeforeACheckpointIsHeardBeforeIt() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final List<Integer> heard = new CopyOnWriteArrayList<>();
+        a.before = (rank, phase, round) -> {
+            if (phase == Phase.CLOSE) {
+                rank.link.tell(1, bytes("in time"));
+            }
+        };
+        b.before = (rank, phase, round) -> {
+            if (phase == Phase.PAIRED) {
+                heard.add(rank.heard.size());
+            }
+        };
+        assertEquals("", job.checkpoint().problem());
+        assertEquals(List.of(1), heard);
+    }
+
+    @Test
+    void aWillIsCarriedOutWhenTheProcessHasEndedHowever() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final TestRank c = job.rank("c");
+        a.link.leaveWill(List.of(2), List.of(bytes("replaced")));
+        a.link.leaveWill(List.of(2, 1), List.of(bytes("one"), bytes("two")));
+        b.link.leaveWill(List.of(2), List.of(bytes("three")));
+        assertEquals("", job.checkpoint().problem());
+        c.awaitOpen(1);
+        assertTrue(c.heard.isEmpty());
+        a.awaitOpen(1);
+        a.die();
+        assertEquals("0: one", c.heard.poll(20, TimeUnit.SECONDS));
+        assertEquals("0: two", b.heard.poll(20, TimeUnit.SECONDS));
+        b.awaitOpen(1);
+        b.link.goodbye(0);
+        assertEquals("1: three", c.heard.poll(20, TimeUnit.SECONDS));
+    }
+
+    private static byte[] bytes(final String text) {
+        return text.getBytes(StandardCharsets.UTF_8);
     }
 
     /** Which the ranks that are left go on to use. */

@@ -42,6 +42,8 @@ final class TestRank implements AutoCloseable {
     final List<CheckpointAborted> aborts = new CopyOnWriteArrayList<>();
     /** One element each time its gate opens again. */
     final BlockingQueue<Long> opened = new LinkedBlockingQueue<>();
+    /** What others have told it: "number: text". */
+    final BlockingQueue<String> heard = new LinkedBlockingQueue<>();
     final BlockingQueue<String> ended = new LinkedBlockingQueue<>();
     volatile int drainRounds = 2;
     volatile Before before = (rank, phase, round) -> { };
@@ -58,7 +60,7 @@ final class TestRank implements AutoCloseable {
 
     private void run() {
         try {
-            link = RankLink.connect(socket, hello(0, RankHello.State.FRESH), Duration.ofSeconds(20));
+            link = RankLink.connect(socket, hello(0, RankHello.State.FRESH), Duration.ofSeconds(20), this::hear);
             number.complete(link.rank());
             for (;;) {
                 final Command command = link.next();
@@ -78,6 +80,10 @@ final class TestRank implements AutoCloseable {
             number.completeExceptionally(e);
             ended.add(e.toString());
         }
+    }
+
+    private void hear(final int from, final byte[] what) {
+        heard.add(from + ": " + new String(what, StandardCharsets.UTF_8));
     }
 
     private RankHello hello(final long epoch, final RankHello.State state) {
@@ -106,7 +112,7 @@ final class TestRank implements AutoCloseable {
                 final Verdict verdict = Verdict.parse(line);
                 verdicts.add(verdict);
                 link = RankLink.connect(verdict.agent(), hello(verdict.epoch(), RankHello.State.REATTACHING),
-                        Duration.ofSeconds(20));
+                        Duration.ofSeconds(20), this::hear);
             }
         } catch (CheckpointAborted e) {
             aborts.add(e);

@@ -512,28 +512,37 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_MODIFY_QP_RATE_LIMIT() {
         return SV_OP_MODIFY_QP_RATE_LIMIT;
     }
-    private static final int SV_OP_FROM_KERNEL = (int)50L;
+    private static final int SV_OP_CM_DISCONNECT = (int)50L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_FROM_KERNEL = 50
+     * enum sv_op.SV_OP_CM_DISCONNECT = 50
+     * }
+     */
+    public static int SV_OP_CM_DISCONNECT() {
+        return SV_OP_CM_DISCONNECT;
+    }
+    private static final int SV_OP_FROM_KERNEL = (int)51L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_FROM_KERNEL = 51
      * }
      */
     public static int SV_OP_FROM_KERNEL() {
         return SV_OP_FROM_KERNEL;
     }
-    private static final int SV_OP_EXIT = (int)51L;
+    private static final int SV_OP_EXIT = (int)52L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_EXIT = 51
+     * enum sv_op.SV_OP_EXIT = 52
      * }
      */
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)52L;
+    private static final int SV_OP_COUNT = (int)53L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 52
+     * enum sv_op.SV_OP_COUNT = 53
      * }
      */
     public static int SV_OP_COUNT() {
@@ -7564,6 +7573,127 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_cm_reattach", socket);
             }
             return (int)mh$.invokeExact(socket);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_cm_lost {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cm_lost");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * uint32_t sv_cm_lost(uint64_t *tokens, uint32_t room)
+     * }
+     */
+    public static FunctionDescriptor sv_cm_lost$descriptor() {
+        return sv_cm_lost.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * uint32_t sv_cm_lost(uint64_t *tokens, uint32_t room)
+     * }
+     */
+    public static MethodHandle sv_cm_lost$handle() {
+        return sv_cm_lost.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * uint32_t sv_cm_lost(uint64_t *tokens, uint32_t room)
+     * }
+     */
+    public static MemorySegment sv_cm_lost$address() {
+        return sv_cm_lost.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * uint32_t sv_cm_lost(uint64_t *tokens, uint32_t room)
+     * }
+     */
+    public static int sv_cm_lost(MemorySegment tokens, int room) {
+        var mh$ = sv_cm_lost.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cm_lost", tokens, room);
+            }
+            return (int)mh$.invokeExact(tokens, room);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_cm_ended {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cm_ended");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_cm_ended(uint64_t token, int status)
+     * }
+     */
+    public static FunctionDescriptor sv_cm_ended$descriptor() {
+        return sv_cm_ended.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_cm_ended(uint64_t token, int status)
+     * }
+     */
+    public static MethodHandle sv_cm_ended$handle() {
+        return sv_cm_ended.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_cm_ended(uint64_t token, int status)
+     * }
+     */
+    public static MemorySegment sv_cm_ended$address() {
+        return sv_cm_ended.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_cm_ended(uint64_t token, int status)
+     * }
+     */
+    public static void sv_cm_ended(long token, int status) {
+        var mh$ = sv_cm_ended.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cm_ended", token, status);
+            }
+            mh$.invokeExact(token, status);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
