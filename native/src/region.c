@@ -6,21 +6,24 @@
 #define FIRST_SIZE 64
 
 struct place {
-	uint64_t key;			/* 0: free. Once there, it stays */
+	uint64_t key;			/* 0: free */
 	uint64_t shift;			/* from what requests say to where the memory is; 0 of a region that is no more */
 };
 
-/* Who looks takes no lock, so one that has become too small is left as it is; each is twice as large as the one before. */
 struct table {
 	uint32_t mask;
-	uint32_t used;
+	uint32_t used;			/* places that are not free: of which */
+	uint32_t live;			/* regions that there are */
 	struct place places[];
 };
 
 #define NOWHERE UINT64_MAX
 
 static pthread_mutex_t change = PTHREAD_MUTEX_INITIALIZER;
+/* Who looks takes no lock, so a table that has become too small is left as it is; each is twice as large as the one before. */
 static struct table *table;
+/* Odd while places get other keys: who has looked meanwhile looks again. */
+static uint32_t sequence;
 static uint32_t incomplete;		/* for want of memory: nothing is known of any region */
 
 static uint64_t key_of(const struct ibv_context *vcontext, uint32_t vlkey)
@@ -45,6 +48,7 @@ static void put(struct table *in, uint64_t key, uint64_t shift)
 {
 	struct place *place = find(in, key);
 
+	in->live += !place->shift;
 	sv_store(&place->shift, shift);
 	if (!place->key) {
 		in->used++;
@@ -52,22 +56,59 @@ static void put(struct table *in, uint64_t key, uint64_t shift)
 	}
 }
 
-/* Room for one more. */
-static bool grow(void)
+static struct table *new_table(uint32_t size)
 {
-	uint32_t size = table ? (table->mask + 1) * 2 : FIRST_SIZE;
-	struct table *larger;
+	struct table *new = sv_block_alloc(sizeof(*new) + size * sizeof(new->places[0]));
 
-	if (table && table->used < (table->mask + 1) / 2)
+	if (new)
+		new->mask = size - 1;
+	return new;
+}
+
+static void copy_live(struct table *to, const struct table *from)
+{
+	for (uint32_t i = 0; i <= from->mask; i++)
+		if (from->places[i].shift)
+			put(to, from->places[i].key, from->places[i].shift);
+}
+
+/* Regions that come and go leave places behind, which are free again then; for that `room` is needed, as large as the table. */
+static void sweep(struct table *room)
+{
+	uint32_t size = table->mask + 1;
+
+	copy_live(room, table);
+	sv_store(&sequence, sequence + 1);
+	for (uint32_t i = 0; i < size; i++) {
+		sv_store_release(&table->places[i].key, room->places[i].key);
+		sv_store_release(&table->places[i].shift, room->places[i].shift);
+	}
+	sv_store_release(&sequence, sequence + 1);
+	table->used = table->live = room->live;
+	sv_block_free(room, sizeof(*room) + size * sizeof(room->places[0]));
+}
+
+/* Room for one more. */
+static bool make_room(void)
+{
+	uint32_t size = table ? table->mask + 1 : FIRST_SIZE / 2;
+	struct table *new;
+
+	if (table && table->used < size / 2)
 		return true;
-	larger = sv_block_alloc(sizeof(*larger) + size * sizeof(larger->places[0]));
-	if (!larger)
-		return false;
-	larger->mask = size - 1;
-	for (uint32_t i = 0; table && i <= table->mask; i++)
-		if (table->places[i].shift)
-			put(larger, table->places[i].key, table->places[i].shift);
-	sv_store_release(&table, larger);
+	if (!table || table->live >= size / 4) {
+		new = new_table(size * 2);
+		if (!new)
+			return false;
+		if (table)
+			copy_live(new, table);
+		sv_store_release(&table, new);
+	} else {
+		new = new_table(size);
+		if (!new)
+			return false;
+		sweep(new);
+	}
 	return true;
 }
 
@@ -78,7 +119,7 @@ void sv_region_note(const struct sv_mr *mr)
 	if (!shift)
 		return;
 	pthread_mutex_lock(&change);
-	if (grow())
+	if (make_room())
 		put(table, key_of(mr->v.context, mr->v.lkey), shift);
 	else
 		sv_store(&incomplete, 1);
@@ -93,15 +134,24 @@ void sv_region_forget(const struct sv_mr *mr)
 		return;
 	pthread_mutex_lock(&change);
 	place = find(table, key_of(mr->v.context, mr->v.lkey));
-	if (place->key)
+	if (place->key && place->shift) {
 		sv_store(&place->shift, 0);
+		table->live--;
+	}
 	pthread_mutex_unlock(&change);
 }
 
 void *sv_region_at(const struct ibv_context *vcontext, uint32_t vlkey, uint64_t address)
 {
 	struct table *now = sv_load_acquire(&table);
-	uint64_t shift = now ? sv_load(&find(now, key_of(vcontext, vlkey))->shift) : 0;
+	uint64_t shift = 0;
+	uint32_t before;
 
+	while (now) {
+		before = sv_load_acquire(&sequence);
+		shift = sv_load_acquire(&find(now, key_of(vcontext, vlkey))->shift);
+		if (likely(!(before & 1) && sv_load(&sequence) == before))
+			break;
+	}
 	return shift == NOWHERE || sv_load(&incomplete) ? NULL : (void *)(uintptr_t)(address + shift);
 }

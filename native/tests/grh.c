@@ -231,7 +231,7 @@ static void arrive(struct listener *l, uint32_t number, uint16_t lid, unsigned f
 	struct mock_qp *qp = mock_qp(l->qp);
 	struct mock_queue *queue = l->srq ? &mock_srq(l->srq)->recv : &qp->recv;
 	struct ibv_wc wc = {
-		.wr_id = queue->requests[queue->posted - 1].recv.wr_id, .status = status, .opcode = IBV_WC_RECV,
+		.wr_id = queue->requests[(queue->posted - 1) % MOCK_RING].recv.wr_id, .status = status, .opcode = IBV_WC_RECV,
 		.byte_len = MESSAGE, .qp_num = qp->v.qp_num, .src_qp = number, .slid = lid, .wc_flags = flags,
 	};
 
@@ -418,7 +418,7 @@ static void regions_elsewhere(void)
 	struct ibv_mr *regions[200];
 
 	rename_all(&l);
-	for (int round = 0; round < 3; round++) {
+	for (int round = 0; round < 12; round++) {
 		for (int i = 0; i < 200; i++) {
 			regions[i] = ibv_reg_mr_iova2(l.f->pd, l.f->buffer, BUFFER, (i + 1) * 0x10000ull, IBV_ACCESS_LOCAL_WRITE);
 			CHECK(regions[i]);
@@ -435,6 +435,47 @@ static void regions_elsewhere(void)
 		for (int i = 0; i < 200; i++)
 			CHECK_EQUAL(ibv_dereg_mr(regions[i]), 0);
 	}
+	close_listener(&l);
+}
+
+static uint32_t all_have_gone;
+
+static void *come_and_go(void *arg)
+{
+	struct listener *l = arg;
+
+	for (int i = 0; i < 2000; i++) {
+		struct ibv_mr *mr = ibv_reg_mr_iova2(l->f->pd, l->f->buffer, BUFFER, 0x20000, IBV_ACCESS_LOCAL_WRITE);
+
+		CHECK(mr);
+		CHECK_EQUAL(ibv_dereg_mr(mr), 0);
+	}
+	__atomic_store_n(&all_have_gone, 1, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* What is known of a region is known all the time. */
+static void regions_elsewhere_while_others_come_and_go(void)
+{
+	struct listener l = listen_with(false);
+	struct ibv_mr *stays;
+	struct ibv_sge sge;
+	pthread_t thread;
+
+	rename_all(&l);
+	stays = ibv_reg_mr_iova2(l.f->pd, l.f->buffer, BUFFER, 0x10000, IBV_ACCESS_LOCAL_WRITE);
+	CHECK(stays);
+	sge = (struct ibv_sge){ 0x10000, MESSAGE, stays->lkey };
+	CHECK_EQUAL(pthread_create(&thread, NULL, come_and_go, &l), 0);
+	while (!__atomic_load_n(&all_have_gone, __ATOMIC_ACQUIRE)) {
+		make_v6(l.buffer, near_now, own_now);
+		post_sges(&l, &sge, 1);
+		arrive(&l, 0xa0, 0, IBV_WC_GRH, IBV_WC_SUCCESS);
+		expect(l.f->cq, 7, IBV_WC_SUCCESS);
+		expect_v6(l.buffer, a, own);
+	}
+	pthread_join(thread, NULL);
+	CHECK_EQUAL(ibv_dereg_mr(stays), 0);
 	close_listener(&l);
 }
 
@@ -585,6 +626,7 @@ int main(void)
 	RUN(both_kinds);
 	RUN(scattered);
 	RUN(regions_elsewhere);
+	RUN(regions_elsewhere_while_others_come_and_go);
 	RUN(nowhere_to_write);
 	RUN(kept);
 	RUN(landed);
