@@ -438,14 +438,16 @@ static void regions_elsewhere(void)
 	close_listener(&l);
 }
 
+#define STAYING 12	/* of so many, in a table of 64 places, some lie in others' way */
+
 static uint32_t all_have_gone;
 
 static void *come_and_go(void *arg)
 {
 	struct listener *l = arg;
 
-	for (int i = 0; i < 2000; i++) {
-		struct ibv_mr *mr = ibv_reg_mr_iova2(l->f->pd, l->f->buffer, BUFFER, 0x20000, IBV_ACCESS_LOCAL_WRITE);
+	for (int i = 0; i < 4000; i++) {
+		struct ibv_mr *mr = ibv_reg_mr_iova2(l->f->pd, l->f->buffer, BUFFER, 0x800000, IBV_ACCESS_LOCAL_WRITE);
 
 		CHECK(mr);
 		CHECK_EQUAL(ibv_dereg_mr(mr), 0);
@@ -458,16 +460,18 @@ static void *come_and_go(void *arg)
 static void regions_elsewhere_while_others_come_and_go(void)
 {
 	struct listener l = listen_with(false);
-	struct ibv_mr *stays;
-	struct ibv_sge sge;
+	struct ibv_mr *staying[STAYING];
 	pthread_t thread;
 
 	rename_all(&l);
-	stays = ibv_reg_mr_iova2(l.f->pd, l.f->buffer, BUFFER, 0x10000, IBV_ACCESS_LOCAL_WRITE);
-	CHECK(stays);
-	sge = (struct ibv_sge){ 0x10000, MESSAGE, stays->lkey };
+	for (int i = 0; i < STAYING; i++) {
+		staying[i] = ibv_reg_mr_iova2(l.f->pd, l.f->buffer, BUFFER, (i + 1) * 0x10000, IBV_ACCESS_LOCAL_WRITE);
+		CHECK(staying[i]);
+	}
 	CHECK_EQUAL(pthread_create(&thread, NULL, come_and_go, &l), 0);
-	while (!__atomic_load_n(&all_have_gone, __ATOMIC_ACQUIRE)) {
+	for (int i = 0; !__atomic_load_n(&all_have_gone, __ATOMIC_ACQUIRE); i = (i + 1) % STAYING) {
+		struct ibv_sge sge = { (i + 1) * 0x10000, MESSAGE, staying[i]->lkey };
+
 		make_v6(l.buffer, near_now, own_now);
 		post_sges(&l, &sge, 1);
 		arrive(&l, 0xa0, 0, IBV_WC_GRH, IBV_WC_SUCCESS);
@@ -475,7 +479,8 @@ static void regions_elsewhere_while_others_come_and_go(void)
 		expect_v6(l.buffer, a, own);
 	}
 	pthread_join(thread, NULL);
-	CHECK_EQUAL(ibv_dereg_mr(stays), 0);
+	for (int i = 0; i < STAYING; i++)
+		CHECK_EQUAL(ibv_dereg_mr(staying[i]), 0);
 	close_listener(&l);
 }
 

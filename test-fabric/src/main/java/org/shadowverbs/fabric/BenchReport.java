@@ -24,14 +24,15 @@ final class BenchReport {
         report.put("schema", SCHEMA);
         final ArrayNode rows = report.putArray("rows");
         for (final Map.Entry<String, BenchSamples> row : results.rows.entrySet()) {
-            final BenchSamples samples = row.getValue();
+            final BenchSamples samples = row.getValue().undisturbed();
             rows.addObject()
                     .put("name", row.getKey())
                     .put("native_ns", rounded(samples.nativeMedian()))
                     .put("preloaded_ns", rounded(samples.preloadedMedian()))
                     .put("added_ns", rounded(samples.added()))
                     .put("spread_ns", rounded(samples.spread()))
-                    .put("pairs", samples.pairs());
+                    .put("pairs", samples.pairs())
+                    .put("disturbed_pairs", row.getValue().pairs() - samples.pairs());
         }
         report.put("jvm_boot_ms", rounded(results.boot.added()));
         report.put("jvm_private_mb", rounded(results.memory.added()));
@@ -42,17 +43,18 @@ final class BenchReport {
 
     static String table(final BenchResults results) {
         final StringBuilder text = new StringBuilder();
-        line(text, "%-26s %9s %9s %9s %9s %6s  %s", "ns per operation", "native", "preloaded", "added", "spread",
+        line(text, "%-26s %9s %9s %9s %9s %9s  %s", "ns per operation", "native", "preloaded", "added", "spread",
                 "pairs", "goal");
         for (final Map.Entry<String, BenchSamples> row : results.rows.entrySet()) {
-            final BenchSamples samples = row.getValue();
-            line(text, "%-26s %9.1f %9.1f %9.1f %9.1f %6d  at most %d added", row.getKey(), samples.nativeMedian(),
-                    samples.preloadedMedian(), samples.added(), samples.spread(), samples.pairs(),
+            final BenchSamples samples = row.getValue().undisturbed();
+            line(text, "%-26s %9.1f %9.1f %9.1f %9.1f %9s  at most %d added", row.getKey(), samples.nativeMedian(),
+                    samples.preloadedMedian(), samples.added(), samples.spread(),
+                    samples.pairs() + " of " + row.getValue().pairs(),
                     row.getKey().startsWith("empty_poll") ? GOAL_EMPTY_POLL_NS : GOAL_REQUEST_NS);
         }
         line(text, "1,024 queue pairs add %.1f ns more than one (goal: at most %d)",
-                results.rows.get(BenchCase.SEND_1024QP.name()).added()
-                        - results.rows.get(BenchCase.SEND_1QP.name()).added(), GOAL_MANY_QUEUE_PAIRS_NS);
+                results.rows.get(BenchCase.SEND_1024QP.name()).undisturbed().added()
+                        - results.rows.get(BenchCase.SEND_1QP.name()).undisturbed().added(), GOAL_MANY_QUEUE_PAIRS_NS);
         line(text, "boot of the JVM: %.0f ms, spread %.0f (goal: at most %d)", results.boot.added(),
                 results.boot.spread(), GOAL_BOOT_MS);
         line(text, "private memory of the JVM: %.1f MB, spread %.1f (goal: at most %d)", results.memory.added(),

@@ -5,12 +5,29 @@ import java.util.Arrays;
 
 /** Pairs of measurements, native and preloaded, taken one right after the other. */
 final class BenchSamples {
+    /** Of the least native value. */
+    private static final double UNDISTURBED = 1.05;
+
     private double[] natives = {};
     private double[] preloaded = {};
 
     void add(final double nativeValue, final double preloadedValue) {
         natives = append(natives, nativeValue);
         preloaded = append(preloaded, preloadedValue);
+    }
+
+    /**
+     * The pairs of which the native value is near the least: a neighbour on the processor (of a virtual machine, one behind
+     * its wall), or a lower clock, slows both of a pair, and what is preloaded by more. It is not asked how slow that was.
+     */
+    BenchSamples undisturbed() {
+        final BenchSamples result = new BenchSamples();
+        for (int i = 0; i < natives.length; i++) {
+            if (natives[i] <= UNDISTURBED * quantile(natives, 0)) {
+                result.add(natives[i], preloaded[i]);
+            }
+        }
+        return result;
     }
 
     int pairs() {

@@ -33,6 +33,19 @@ class BenchReportTest {
     }
 
     @Test
+    void pairsWithASlowNativeRunDoNotCountHoweverSlowTheOtherWas() {
+        final BenchSamples samples = new BenchSamples();
+        samples.add(12.0, 20);
+        samples.add(12.7, 13);
+        samples.add(12.5, 40);
+        samples.add(14.0, 33);
+        final BenchSamples undisturbed = samples.undisturbed();
+        assertEquals(2, undisturbed.pairs());
+        assertEquals((8 + 27.5) / 2, undisturbed.added());
+        assertEquals(0, new BenchSamples().undisturbed().pairs());
+    }
+
+    @Test
     void quantilesAreInterpolated() {
         assertEquals(2.5, BenchSamples.quantile(new double[] {4, 1, 2, 3}, 0.5));
         assertEquals(7, BenchSamples.quantile(new double[] {7}, 0.75));
@@ -45,6 +58,7 @@ class BenchReportTest {
         results.row(BenchCase.SEND_1QP).add(12.5, 22.75);
         results.row(BenchCase.SEND_1024QP).add(13, 26);
         results.row(BenchCase.EMPTY_POLL).add(2, 4);
+        results.row(BenchCase.EMPTY_POLL).add(3, 9);
         results.boot.add(0.05, 90.05);
         results.memory.add(1, 24);
         results.allocations = 3;
@@ -59,12 +73,16 @@ class BenchReportTest {
         assertEquals(10.25, row.get("added_ns").asDouble());
         assertEquals(0, row.get("spread_ns").asDouble());
         assertEquals(1, row.get("pairs").asInt());
+        assertEquals(0, row.get("disturbed_pairs").asInt());
+        assertEquals(2, report.get("rows").get(2).get("added_ns").asDouble());
+        assertEquals(1, report.get("rows").get(2).get("disturbed_pairs").asInt());
         assertEquals(90, report.get("jvm_boot_ms").asDouble());
         assertEquals(23, report.get("jvm_private_mb").asDouble());
         assertEquals(3, report.get("malloc_calls").asLong());
         assertEquals(4, report.get("syscalls").asLong());
         final String table = BenchReport.table(results);
         assertTrue(table.contains("1,024 queue pairs add 2.8 ns more than one"), table);
+        assertTrue(table.contains("1 of 2"), table);
         assertTrue(table.contains("3 allocations, 4 system calls"), table);
     }
 }
