@@ -92,23 +92,21 @@ static void sweep(struct table *room)
 static bool make_room(void)
 {
 	uint32_t size = table ? table->mask + 1 : FIRST_SIZE / 2;
+	bool grows = !table || table->live >= size / 4;
 	struct table *new;
 
 	if (table && table->used < size / 2)
 		return true;
-	if (!table || table->live >= size / 4) {
-		new = new_table(size * 2);
-		if (!new)
-			return false;
-		if (table)
-			copy_live(new, table);
-		sv_store_release(&table, new);
-	} else {
-		new = new_table(size);
-		if (!new)
-			return false;
+	new = new_table(grows ? size * 2 : size);
+	if (!new)
+		return false;
+	if (!grows) {
 		sweep(new);
+		return true;
 	}
+	if (table)
+		copy_live(new, table);
+	sv_store_release(&table, new);
 	return true;
 }
 

@@ -408,7 +408,7 @@ final class Drain {
         c.end.state = c.qp.attributes.state();
         c.end.hardwareError = hardwareError(c);
         c.end.roundsInError = c.end.bookmark.inError() ? c.end.roundsInError + 1 : 0;
-        final NativeSendLog log = new NativeSendLog(c.qp, c.end);
+        final NativeSendLog log = new NativeSendLog(c.qp);
         for (;;) {
             c.decision = c.qp.reliable() ? DrainPolicy.decide(c.end, c.pairing, c.heard, log)
                     : c.qp.datagrams() ? DrainPolicy.decideDatagrams(c.end, log)
@@ -573,7 +573,7 @@ final class Drain {
         long length = 0;
         int srq = 0;
         if (toShared) {
-            final NativeSendLog log = new NativeSendLog(c.qp, c.end);
+            final NativeSendLog log = new NativeSendLog(c.qp);
             final long next = DrainPolicy.next(c.end.bookmark, c.heard.received, log);
             if (next < c.end.bookmark.posted) {
                 ordinal = log.ordinal(next);
@@ -590,12 +590,10 @@ final class Drain {
     /** The C side's log, one entry at a time. */
     private final class NativeSendLog implements DrainPolicy.SendLog {
         private final Qp qp;
-        private final DrainPolicy.End end;
         private long at = -1;
 
-        NativeSendLog(final Qp qp, final DrainPolicy.End end) {
+        NativeSendLog(final Qp qp) {
             this.qp = qp;
-            this.end = end;
         }
 
         void forget() {

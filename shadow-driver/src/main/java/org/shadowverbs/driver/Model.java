@@ -122,12 +122,16 @@ final class Model {
 
     /** A domain that the process has closed. @return whether it is still spoken for: then its file must stay open */
     synchronized boolean leave(final Xrcd xrcd) {
-        final boolean asked = !endedQueues(xrcd.domain).isEmpty() || !endedReceivers(xrcd.domain).isEmpty();
-        if (xrcd.fd < 0 || !asked || domains().stream().anyMatch(other -> other.domain == xrcd.domain)) {
+        if (xrcd.fd < 0 || !hasEnded(xrcd.domain) || domains().stream().anyMatch(other -> other.domain == xrcd.domain)) {
             return false;
         }
         leftDomains.add(xrcd);
         return true;
+    }
+
+    /** Whether somebody may ask for numbers of a domain that are kept. */
+    private boolean hasEnded(final int domain) {
+        return !endedQueues(domain).isEmpty() || !endedReceivers(domain).isEmpty();
     }
 
     /** It is open again. @return what stood for it; null: nothing */
@@ -145,7 +149,7 @@ final class Model {
     synchronized List<Xrcd> domainsForgotten() {
         final List<Xrcd> forgotten = new ArrayList<Xrcd>();
         for (final Xrcd left : leftDomains) {
-            if (endedQueues(left.domain).isEmpty() && endedReceivers(left.domain).isEmpty()) {
+            if (!hasEnded(left.domain)) {
                 forgotten.add(left);
             }
         }

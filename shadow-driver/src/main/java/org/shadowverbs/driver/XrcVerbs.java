@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Predicate;
 import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.bindings.abi.sv_qp_spec;
 import org.shadowverbs.bindings.abi.sv_stranger;
@@ -262,21 +263,18 @@ final class XrcVerbs {
 
     /** Those that are spoken for after their context was closed; as {@link SharedDomains#keys}. */
     static Map<Integer, String> leftDomains(final Native library, final Backend backend, final Model model) throws Refusal {
-        final List<Xrcd> left = new ArrayList<Xrcd>(model.domains());
-        left.removeIf(xrcd -> !xrcd.contextClosed);
-        return SharedDomains.keys(left, c -> device(library, backend, c));
+        return keys(library, backend, model, xrcd -> xrcd.contextClosed);
     }
 
     /** The XRC domains of a context that other processes may have open, too: as {@link SharedDomains#keys}. */
     static Map<Integer, String> sharedDomains(final Native library, final Backend backend, final Model model,
             final Context context) throws Refusal {
-        final List<Xrcd> xrcds = new ArrayList<Xrcd>();
-        for (final Xrcd xrcd : model.domains()) {
-            if (xrcd.context == context) {
-                xrcds.add(xrcd);
-            }
-        }
-        return SharedDomains.keys(xrcds, c -> device(library, backend, c));
+        return keys(library, backend, model, xrcd -> xrcd.context == context);
+    }
+
+    private static Map<Integer, String> keys(final Native library, final Backend backend, final Model model,
+            final Predicate<Xrcd> which) throws Refusal {
+        return SharedDomains.keys(model.domains().stream().filter(which).toList(), c -> device(library, backend, c));
     }
 
     /**
