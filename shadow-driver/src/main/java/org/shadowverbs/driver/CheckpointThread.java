@@ -21,6 +21,7 @@ import org.shadowverbs.ids.AddressBook;
  */
 final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, Disconnections.Others {
     private static final Duration CONNECT_DEADLINE = Duration.ofSeconds(10);
+    private static final Duration COORDINATOR_DEADLINE = Duration.ofSeconds(5);
     private static final Duration BOOK_DEADLINE = Duration.ofSeconds(60);
     private static final long POLL_NANOS = 2_000_000;
     private static final long STACK = 512 << 10;
@@ -223,6 +224,11 @@ final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, Disconn
     @Override
     public void leaveWill(final List<Integer> ranks, final List<byte[]> what) throws IOException {
         linked().leaveWill(ranks, what);
+    }
+
+    @Override
+    public void awaitCoordinator() throws IOException {
+        linked().awaitCoordinator(COORDINATOR_DEADLINE);
     }
 
     @Override

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import org.shadowverbs.coordinator.client.Hearer;
 import org.shadowverbs.ids.RecordReader;
 import org.shadowverbs.ids.RecordWriter;
@@ -32,25 +33,55 @@ final class Disconnections implements Hearer, Runnable {
         void tell(int rank, byte[] what) throws IOException;
 
         void leaveWill(List<Integer> ranks, List<byte[]> what) throws IOException;
+
+        /** Waits for a sign of life of the coordinator. Errors: it gives none, which the message says, or those of the others. */
+        void awaitCoordinator() throws IOException;
     }
 
     /** The two ends of a connection, by virtual queue pair numbers. */
     private record Ends(int rank, int own, int peers) {
+        @Override
+        public String toString() {
+            return "queue pair 0x" + Integer.toHexString(own) + " (peer: queue pair 0x" + Integer.toHexString(peers) + " of rank "
+                    + rank + ')';
+        }
+    }
+
+    /** One that waits for its peer's answer. */
+    private static final class Asked {
+        final long token;
+        final Ends ends;
+        /** When the peer was first asked, in nanoseconds. */
+        final long since;
+        /** Why no agent has taken the question yet; null when one has. */
+        volatile String untold = "";
+
+        Asked(final long token, final Ends ends, final long since) {
+            this.token = token;
+            this.ends = ends;
+            this.since = since;
+        }
     }
 
     private final Native library;
     private final Model model;
     private final Others others;
+    private final LongSupplier nanoTime;
     /** Connections of before the restart that nobody has ended, by token. */
     private final Map<Long, Ends> connections = new HashMap<Long, Ends>();
-    /** Those whose peer has not answered yet, and when it was first asked, in nanoseconds. */
-    private final Map<Long, Long> asked = new HashMap<Long, Long>();
+    /** Those whose peer has not answered yet. */
+    private final Map<Long, Asked> asked = new HashMap<Long, Asked>();
     private boolean asking;
 
     Disconnections(final Native library, final Model model, final Others others) {
+        this(library, model, others, System::nanoTime);
+    }
+
+    Disconnections(final Native library, final Model model, final Others others, final LongSupplier nanoTime) {
         this.library = library;
         this.model = model;
         this.others = others;
+        this.nanoTime = nanoTime;
     }
 
     static byte[] encode(final int what, final int own, final int peers) {
@@ -100,11 +131,12 @@ final class Disconnections implements Hearer, Runnable {
 
     /** The application disconnects, or destroys the id. It gets its event when the peer has been told, or cannot be. */
     void disconnect(final long token) {
-        final Ends ends;
+        final Asked question;
         synchronized (this) {
-            ends = connections.get(token);
-            if (ends != null) {
-                asked.put(token, System.nanoTime());
+            final Ends ends = connections.get(token);
+            question = ends == null ? null : new Asked(token, ends, nanoTime.getAsLong());
+            if (question != null) {
+                asked.put(token, question);
                 if (!asking) {
                     asking = true;
                     final Thread thread = new Thread(null, this, "shadowverbs-disconnect", STACK);
@@ -113,19 +145,27 @@ final class Disconnections implements Hearer, Runnable {
                 }
             }
         }
-        if (ends == null) {
+        if (question == null) {
             library.cmEnded(token, -VerbsErrno.ETIMEDOUT);
         } else {
-            tell(DISCONNECT, ends);
+            ask(question);
         }
     }
 
-    private void tell(final int what, final Ends ends) {
+    /** Who is not answered asks again, until agent and coordinator are back or it is too late. */
+    private void ask(final Asked question) {
         try {
-            others.tell(ends.rank, encode(what, ends.own, ends.peers));
+            tell(DISCONNECT, question.ends);
+            question.untold = null;
         } catch (IOException e) {
-            return; // who is not answered asks again, until agent and coordinator are back or it is too late
+            if (question.untold != null) {
+                question.untold = e.getMessage();
+            }
         }
+    }
+
+    private void tell(final int what, final Ends ends) throws IOException {
+        others.tell(ends.rank, encode(what, ends.own, ends.peers));
     }
 
     /** Asks again. */
@@ -134,28 +174,24 @@ final class Disconnections implements Hearer, Runnable {
         try {
             for (;;) {
                 Thread.sleep(AGAIN_MILLIS);
-                final List<Long> late = new ArrayList<Long>();
-                final List<Ends> unanswered = new ArrayList<Ends>();
+                final List<Asked> late = new ArrayList<Asked>();
+                final List<Asked> unanswered = new ArrayList<Asked>();
                 synchronized (this) {
-                    final long now = System.nanoTime();
-                    for (final Map.Entry<Long, Long> e : asked.entrySet()) {
+                    final long now = nanoTime.getAsLong();
+                    for (final Asked question : asked.values()) {
                         // On another host the clock may have gone back.
-                        if (Math.abs(now - e.getValue()) > DEADLINE_NANOS) {
-                            late.add(e.getKey());
-                        } else {
-                            unanswered.add(connections.get(e.getKey()));
-                        }
+                        (Math.abs(now - question.since) > DEADLINE_NANOS ? late : unanswered).add(question);
                     }
                     asking = !asked.isEmpty();
                     if (!asking) {
                         return;
                     }
                 }
-                for (final Ends ends : unanswered) {
-                    tell(DISCONNECT, ends);
+                for (final Asked question : unanswered) {
+                    ask(question);
                 }
-                for (final long token : late) {
-                    end(token, -VerbsErrno.ETIMEDOUT);
+                for (final Asked question : late) {
+                    giveUp(question);
                 }
             }
         } catch (InterruptedException e) {
@@ -163,12 +199,31 @@ final class Disconnections implements Hearer, Runnable {
         }
     }
 
-    private void end(final long token, final int status) {
+    private void giveUp(final Asked question) {
+        String untold = question.untold;
+        try {
+            if (untold == null) {
+                others.awaitCoordinator(); // the agent may have had nobody to pass it on to
+            }
+        } catch (IOException e) {
+            untold = e.getMessage();
+        }
+        if (end(question.token, -VerbsErrno.ETIMEDOUT)) {
+            library.say(question.ends + " has waited " + TimeUnit.NANOSECONDS.toSeconds(DEADLINE_NANOS) + " s "
+                    + (untold == null ? "for its peer to answer that it disconnects" : "to tell its peer that it disconnects: " + untold)
+                    + "; the program's event has status -ETIMEDOUT");
+        }
+    }
+
+    /** @return whether it had not ended before */
+    private boolean end(final long token, final int status) {
+        final boolean first;
         synchronized (this) {
-            connections.remove(token);
+            first = connections.remove(token) != null;
             asked.remove(token);
         }
         library.cmEnded(token, status);
+        return first;
     }
 
     @Override
@@ -182,7 +237,11 @@ final class Disconnections implements Hearer, Runnable {
             end(token, 0);
         }
         if (kind == DISCONNECT) {
-            tell(DISCONNECTED, ends);
+            try {
+                tell(DISCONNECTED, ends);
+            } catch (IOException e) {
+                return; // it asks again
+            }
         }
     }
 

@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.concurrent.BlockingDeque;
 import java.util.concurrent.LinkedBlockingDeque;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import org.junit.jupiter.api.Test;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
@@ -28,9 +29,13 @@ class DisconnectionsTest {
         final Fake library = new Fake(0x10_0000);
         final Model model = new Model(IdMasks.IDENTITY);
         final List<String> ended = new ArrayList<>();
-        final Disconnections disconnections = new Disconnections(library.as(Native.class), model, this);
+        final BlockingDeque<String> said = new LinkedBlockingDeque<>();
+        final AtomicLong seconds = new AtomicLong();
+        final Disconnections disconnections = new Disconnections(library.as(Native.class), model, this,
+                () -> TimeUnit.SECONDS.toNanos(seconds.get()));
         final Qp qp;
         volatile boolean noAgent;
+        volatile boolean noCoordinator;
 
         End(final int own, final int peerRank, final int peers) {
             final Context context = new Context(1, 101, 5, "shadow0", 0, 0, 0, IdMasks.IDENTITY);
@@ -44,6 +49,7 @@ class DisconnectionsTest {
             model.qps.add(qp);
             library.answer("cmLost", args -> new long[] {TOKEN});
             library.answer("cmEnded", args -> ended.add(args[0] + " " + args[1]) ? null : null);
+            library.answer("say", args -> said.add((String) args[0]) ? null : null);
             disconnections.takeOver();
         }
 
@@ -53,6 +59,19 @@ class DisconnectionsTest {
                 throw new IOException("none");
             }
             told.add(rank + " " + Arrays.toString(what));
+        }
+
+        @Override
+        public void awaitCoordinator() throws IOException {
+            if (noAgent || noCoordinator) {
+                throw new IOException("no sign of life");
+            }
+        }
+
+        /** What is said when the peer has not answered in time. */
+        String lateLine() throws InterruptedException {
+            seconds.set(21);
+            return said.poll(30, TimeUnit.SECONDS);
         }
 
         @Override
@@ -116,6 +135,48 @@ class DisconnectionsTest {
         assertEquals(List.of(), end.ended);
         end.disconnections.hear(1, disconnected(22, 11));
         assertEquals(List.of("7 0"), end.ended);
+    }
+
+    @Test
+    void aPeerThatDoesNotAnswerInTimeIsNamed() throws InterruptedException {
+        final End end = new End(11, 1, 22);
+        end.disconnections.disconnect(TOKEN);
+        assertEquals("queue pair 0xb (peer: queue pair 0x16 of rank 1) has waited 20 s for its peer to answer that it disconnects; "
+                + "the program's event has status -ETIMEDOUT", end.lateLine());
+        assertEquals(List.of("7 -110"), end.ended);
+        // What comes now is too late, and answered all the same.
+        end.told.clear();
+        end.disconnections.hear(1, disconnect(22, 11));
+        assertEquals(List.of("7 -110"), end.ended);
+        assertEquals("1 " + Arrays.toString(disconnected(11, 22)), end.told.removeFirst());
+        assertEquals(List.of(), List.copyOf(end.said));
+    }
+
+    @Test
+    void aPeerThatNobodyCouldTellIsNotSaidToBeSilent() throws InterruptedException {
+        final String toTell = "queue pair 0xb (peer: queue pair 0x16 of rank 1) has waited 20 s to tell its peer that it disconnects: ";
+        final End alone = new End(11, 1, 22);
+        alone.noAgent = true;
+        alone.disconnections.disconnect(TOKEN);
+        assertEquals(toTell + "none; the program's event has status -ETIMEDOUT", alone.lateLine());
+        assertEquals(List.of("7 -110"), alone.ended);
+
+        final End cutOff = new End(11, 1, 22);
+        cutOff.noCoordinator = true;
+        cutOff.disconnections.disconnect(TOKEN);
+        assertEquals(toTell + "no sign of life; the program's event has status -ETIMEDOUT", cutOff.lateLine());
+        assertEquals(List.of("7 -110"), cutOff.ended);
+    }
+
+    /** An agent that came back has been asked in time. */
+    @Test
+    void anAgentThatWasAwayForAWhileIsNoExcuse() throws InterruptedException {
+        final End end = new End(11, 1, 22);
+        end.noAgent = true;
+        end.disconnections.disconnect(TOKEN);
+        end.noAgent = false;
+        assertEquals("1 " + Arrays.toString(disconnect(11, 22)), end.told.poll(30, TimeUnit.SECONDS));
+        assertTrue(end.lateLine().contains("for its peer to answer"));
     }
 
     @Test

@@ -375,6 +375,15 @@ public final class RankLink implements AutoCloseable {
 
     /** The values of those keys that have been published; the others are not in the answer. */
     public Map<String, byte[]> lookup(final Set<String> keys, final Duration deadline) throws IOException {
+        return lookup(keys, deadline, "no answer to a lookup of " + keys.size() + " keys");
+    }
+
+    /** Waits for a sign of life of the coordinator: an agent may have none, and what it is to pass on is lost then. */
+    public void awaitCoordinator(final Duration deadline) throws IOException {
+        lookup(Set.of(), deadline, "no sign of life of the coordinator");
+    }
+
+    private Map<String, byte[]> lookup(final Set<String> keys, final Duration deadline, final String late) throws IOException {
         final int id;
         lock.lock();
         try {
@@ -393,8 +402,7 @@ public final class RankLink implements AutoCloseable {
                 }
                 final long left = end - System.nanoTime();
                 if (left <= 0) {
-                    throw new LinkLostException("no answer to a lookup of " + keys.size() + " keys within "
-                            + deadline.toMillis() + " ms");
+                    throw new LinkLostException(late + " within " + deadline.toMillis() + " ms");
                 }
                 awaitNanos(left);
             }

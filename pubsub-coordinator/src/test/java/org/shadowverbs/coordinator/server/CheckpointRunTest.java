@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
@@ -28,6 +29,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
+import org.shadowverbs.coordinator.client.LinkLostException;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.coordinator.client.Verdict;
@@ -492,6 +494,16 @@ class CheckpointRunTest {
         b.awaitOpen(1);
         b.link.tell(0, bytes("back"));
         assertEquals("1: back", a.heard.poll(20, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void anAgentThatHasNoCoordinatorDoesNotAnswerForIt() throws Exception {
+        final TestRank a = job.rank("a");
+        a.link.awaitCoordinator(Duration.ofSeconds(20));
+        job.coordinator.crash();
+        final Exception e = assertThrows(LinkLostException.class, () -> a.link.awaitCoordinator(Duration.ofMillis(200)));
+        assertEquals("no sign of life of the coordinator within 200 ms", e.getMessage());
+        job.replaceCoordinator(20);
     }
 
     /** What is told before a rank's gate closes has been heard before the other's process can be saved. */
