@@ -110,6 +110,12 @@ __be64 ibv_get_device_guid(struct ibv_device *device)
 
 static void context_free(struct hca_context *ctx)
 {
+	uint32_t i;
+
+	/* What others have open they go on with. */
+	for (i = 0; ctx->orphans && i < SEG_MAX_QP; i++)
+		if (ctx->qp[i] && ctx->qp[i]->closed && !ctx->qp[i]->handles)
+			qp_free(ctx->qp[i]);
 	if (ctx->async)
 		event_list_destroy(ctx->async);
 	free(ctx->qp);

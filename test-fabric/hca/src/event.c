@@ -169,7 +169,7 @@ static void add_to_handles(struct hca_context *ctx, enum ibv_event_type type, st
 	for (handle = qp->handles; handle; handle = handle->next_handle)
 		list_add(ctx->async, type, handle);
 	pthread_mutex_unlock(&ctx->handle_lock);
-	xrc_tell_openers(ctx, qp, type);
+	xrc_tell_openers(ctx, qp->shm, type);
 }
 
 void event_async_opened(struct hca_context *ctx, enum ibv_event_type type, uint32_t number)
@@ -213,8 +213,10 @@ void event_async_at(struct hca_context *ctx, struct seg *seg, enum ibv_event_typ
 {
 	if (seg == ctx->seg)
 		event_async(ctx, type, index, gen);
-	else
+	else if (seg_alive(seg))
 		seg_mail(seg, MAIL_ASYNC, index, gen, type);
+	else if (is_qp_event(type))
+		xrc_tell_openers(ctx, &seg->qp[index], type);
 }
 
 void event_forget_cq(struct hca_cq *cq)

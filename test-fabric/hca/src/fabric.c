@@ -1,6 +1,7 @@
 /*
  * The fabric directory: one segment file for each open context of each process, named after its lid. Creation and the
- * removal of what dead processes left happen under one lock of the directory, which ends with its holder.
+ * removal of what dead processes left happen under one lock of the directory, which ends with its holder. A file stays
+ * as long as other processes have XRC receive QPs of it open.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -50,7 +51,7 @@ static int directory_lock(const char *dir)
 	return fd;
 }
 
-/* Directory lock held, so no file is in the making: what is not alive is left over. */
+/* Directory lock held, so no file is in the making: what is neither alive nor kept is left over. */
 static void remove_stale(const char *dir)
 {
 	DIR *d = opendir(dir);
@@ -58,21 +59,33 @@ static void remove_stale(const char *dir)
 	unsigned int lid;
 	struct seg *seg;
 	char path[448];
+	bool needed;
 
 	if (!d)
 		return;
 	while ((e = readdir(d))) {
 		if (sscanf(e->d_name, "lid-%x", &lid) != 1)
 			continue;
-		seg = seg_attach(dir, lid);
-		if (seg) {
+		seg = seg_attach_remains(dir, lid);
+		needed = seg && (seg_alive(seg) || seg_is_kept(seg, dir));
+		if (seg)
 			munmap(seg, SEG_SIZE);
+		if (needed)
 			continue;
-		}
 		snprintf(path, sizeof(path), "%s/lid-%04x", dir, lid);
 		unlink(path);
 	}
 	closedir(d);
+}
+
+void fabric_sweep(struct hca_context *ctx)
+{
+	int lock = directory_lock(ctx->fabric_dir);
+
+	if (lock < 0)
+		return;
+	remove_stale(ctx->fabric_dir);
+	close(lock);
 }
 
 static uint32_t port_count(const struct hca_context *ctx)
@@ -242,7 +255,8 @@ void fabric_close(struct hca_context *ctx)
 		engine_stop(ctx);
 		for (i = 0; i < ctx->seg->ports; i++)
 			lids[i] = ctx->seg->port[i].lid;
-		lids_remove(ctx->fabric_dir, lids, ctx->seg->ports);
+		if (!seg_is_kept(ctx->seg, ctx->fabric_dir))
+			lids_remove(ctx->fabric_dir, lids, ctx->seg->ports);
 		close(ctx->seg_fd);
 	}
 	while ((peer = ctx->peers)) {
@@ -255,12 +269,12 @@ void fabric_close(struct hca_context *ctx)
 	ctx->seg = NULL;
 }
 
-static struct hca_peer *peer_known(struct hca_context *ctx, uint32_t lid)
+static struct hca_peer *peer_known(struct hca_context *ctx, uint32_t lid, bool remains)
 {
 	struct hca_peer *peer;
 
 	for (peer = ctx->peers; peer; peer = peer->next)
-		if (peer->lid == lid && seg_alive(peer->seg))
+		if (peer->lid == lid && (remains || seg_alive(peer->seg)))
 			return peer;
 	return NULL;
 }
@@ -275,13 +289,13 @@ static bool lid_is_own(const struct hca_context *ctx, uint32_t lid)
 	return false;
 }
 
-struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t lid)
+static struct hca_peer *peer_find(struct hca_context *ctx, uint32_t lid, bool remains)
 {
 	struct hca_peer *peer;
 	struct seg *seg;
 
 	pthread_rwlock_rdlock(&ctx->peers_lock);
-	peer = peer_known(ctx, lid);
+	peer = peer_known(ctx, lid, remains);
 	pthread_rwlock_unlock(&ctx->peers_lock);
 	if (peer)
 		return peer;
@@ -291,13 +305,13 @@ struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t lid)
 	 * Mappings of peers that are gone stay until the context is closed: another thread may be in the middle of
 	 * finding out.
 	 */
-	peer = peer_known(ctx, lid);
+	peer = peer_known(ctx, lid, remains);
 	if (peer)
 		seg = NULL;
 	else if (lid_is_own(ctx, lid))
 		seg = ctx->seg;
 	else
-		seg = seg_attach(ctx->fabric_dir, lid);
+		seg = (remains ? seg_attach_remains : seg_attach)(ctx->fabric_dir, lid);
 	if (seg && seg->pidns != ctx->seg->pidns) {
 		static int said;
 
@@ -321,6 +335,18 @@ struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t lid)
 	return peer;
 }
 
+struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t lid)
+{
+	return peer_find(ctx, lid, false);
+}
+
+struct hca_peer *fabric_peer_or_remains(struct hca_context *ctx, uint32_t lid)
+{
+	struct hca_peer *peer = fabric_peer(ctx, lid);
+
+	return peer ? peer : peer_find(ctx, lid, true);
+}
+
 struct seg_qp *fabric_find_qp(struct seg *seg, uint32_t qpn, uint32_t *index, uint32_t *gen)
 {
 	uint32_t i, max = seg_load(&seg->max_qp);
@@ -337,7 +363,8 @@ struct seg_qp *fabric_find_qp(struct seg *seg, uint32_t qpn, uint32_t *index, ui
 	return NULL;
 }
 
-void fabric_each(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg), void *arg)
+static void each(struct hca_context *ctx, struct hca_peer *(*find)(struct hca_context *ctx, uint32_t lid),
+		 void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg), void *arg)
 {
 	DIR *d = opendir(ctx->fabric_dir);
 	struct dirent *e;
@@ -350,10 +377,21 @@ void fabric_each(struct hca_context *ctx, void (*visit)(struct hca_context *ctx,
 
 		if (sscanf(e->d_name, "lid-%x", &lid) != 1)
 			continue;
-		peer = fabric_peer(ctx, lid);
+		peer = find(ctx, lid);
 		/* A segment is found once for each of its ports. */
 		if (peer && peer->seg->lid == lid && !seg_load(&peer->seg->fatal))
 			visit(ctx, peer->seg, arg);
 	}
 	closedir(d);
+}
+
+void fabric_each(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg), void *arg)
+{
+	each(ctx, fabric_peer, visit, arg);
+}
+
+void fabric_each_or_remains(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg),
+			    void *arg)
+{
+	each(ctx, fabric_peer_or_remains, visit, arg);
 }

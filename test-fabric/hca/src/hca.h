@@ -419,11 +419,18 @@ uint32_t ids_draw(struct hca_context *ctx, uint32_t first, uint32_t last);
 int fabric_open(struct hca_context *ctx);
 void fabric_close(struct hca_context *ctx);
 struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t lid);
+/* The same, also of a process that is gone, which may have left XRC receive QPs that others have open. */
+struct hca_peer *fabric_peer_or_remains(struct hca_context *ctx, uint32_t lid);
 /* The QP that listens to @qpn at @seg; index in *index, generation in *gen. */
 struct seg_qp *fabric_find_qp(struct seg *seg, uint32_t qpn, uint32_t *index, uint32_t *gen);
 
 /* Calls @visit for every live segment of the fabric, our own one too. */
 void fabric_each(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg), void *arg);
+/* The same, also for what processes that are gone have left. */
+void fabric_each_or_remains(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg),
+			    void *arg);
+/* Removes what nobody needs any more. */
+void fabric_sweep(struct hca_context *ctx);
 
 /* heap.c: memory inside our own segment; offset 0 with errno ENOMEM. ctx->lock held. */
 uint64_t heap_alloc(struct hca_context *ctx, uint64_t size);
@@ -545,11 +552,17 @@ struct ibv_qp *xrc_open_foreign(struct hca_context *ctx, struct hca_xrcd *xrcd, 
 void xrc_close_foreign(struct hca_context *ctx, struct hca_qp *handle);
 /* Of a QP whose last handle in its own context is gone: from here on it ends with the last opener. ctx->lock held. */
 bool xrc_is_open_elsewhere(struct hca_context *ctx, struct hca_qp *qp);
-void xrc_tell_openers(struct hca_context *ctx, struct hca_qp *qp, enum ibv_event_type type);
+/* Whether a QP is there: that of a process that is gone is, as long as another has it open. */
+bool xrc_is_there(struct hca_context *ctx, struct seg *seg, struct seg_qp *shm);
+/* Makes a QP that only others have open that of its own context again; false: it has ended. ctx->lock held. */
+bool xrc_take_back(struct hca_context *ctx, struct hca_qp *qp);
+void xrc_tell_openers(struct hca_context *ctx, struct seg_qp *shm, enum ibv_event_type type);
 
 /* With a protection domain or, for an XRC receive QP, with an XRC domain. */
 struct ibv_qp *qp_create(struct ibv_context *context, struct hca_pd *pd, struct hca_xrcd *xrcd,
 			 struct ibv_qp_init_attr *init, const char *verb);
+/* Its memory, when nobody can reach it any more. */
+void qp_free(struct hca_qp *qp);
 /* qp_ex.c */
 struct ibv_qp *qp_create_ex(struct ibv_context *context, struct ibv_qp_init_attr_ex *attr);
 

@@ -349,6 +349,11 @@ static void qp_tear_down(struct hca_qp *qp)
 	if (ctx->null_mode && recv_cq)
 		null_purge(recv_cq, qp);
 	await_acknowledgements(qp);
+	qp_free(qp);
+}
+
+void qp_free(struct hca_qp *qp)
+{
 	free(qp->sq.ring);
 	object_free(qp, sizeof(*qp));
 }

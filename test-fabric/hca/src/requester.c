@@ -79,19 +79,25 @@ static enum ibv_wc_status gather(struct request *req)
 	return IBV_WC_SUCCESS;
 }
 
+static void search_responder(struct hca_context *ctx, struct hca_qp *qp)
+{
+	bool xrc = qp->qp.qp_type == IBV_QPT_XRC_SEND;
+
+	qp->remote = NULL;
+	qp->peer = (xrc ? fabric_peer_or_remains : fabric_peer)(ctx, qp->attr.ah_attr.dlid);
+	if (qp->peer)
+		qp->remote = fabric_find_qp(qp->peer->seg, qp->attr.dest_qp_num, &qp->remote_index, &qp->remote_gen);
+	if (qp->remote && !xrc_is_there(ctx, qp->peer->seg, qp->remote))
+		qp->remote = NULL;
+}
+
 /* Finds the responder's QP; it stays found until its process, or the QP itself, goes away. */
 static bool find_responder(struct request *req)
 {
 	struct hca_qp *qp = req->qp;
 
-	if (qp->remote && (!seg_alive(qp->peer->seg) || seg_load(&qp->remote->gen) != qp->remote_gen))
-		qp->remote = NULL;
-	if (!qp->remote) {
-		qp->peer = fabric_peer(req->ctx, qp->attr.ah_attr.dlid);
-		if (!qp->peer)
-			return false;
-		qp->remote = fabric_find_qp(qp->peer->seg, qp->attr.dest_qp_num, &qp->remote_index, &qp->remote_gen);
-	}
+	if (!qp->remote || !seg_alive(qp->peer->seg) || seg_load(&qp->remote->gen) != qp->remote_gen)
+		search_responder(req->ctx, qp);
 	if (!qp->remote || seg_load(&qp->peer->seg->fatal))
 		return false;
 	req->seg = qp->peer->seg;

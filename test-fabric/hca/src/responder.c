@@ -61,7 +61,7 @@ static bool responder_answers(const struct request *req)
 	       attr->ah_attr.dlid == seg_port(req->seg, remote->port)->lid;
 }
 
-/* The responder goes to the error state; its own engine flushes its queues. */
+/* The responder goes to the error state; its own engine flushes its queues, of which one that is only kept has none. */
 static void responder_error(struct request *req, int event)
 {
 	seg_store_seq(&req->remote->state, IBV_QPS_ERR);
@@ -360,7 +360,8 @@ static void receive_acquire(struct request *req)
 	req->rq = &remote->rq;
 	req->pd = remote->pd;
 	if (remote->xrcd) {
-		find_xrc_srq(req->ctx, req->seg, req);
+		if (seg_alive(req->seg))
+			find_xrc_srq(req->ctx, req->seg, req);
 		if (!req->srq && (remote->xrcd & XRCD_OF_FILE))
 			fabric_each(req->ctx, find_xrc_srq, req);
 	} else if (remote->srq && needs_receive(req->wqe->opcode)) {

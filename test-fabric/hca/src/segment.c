@@ -26,7 +26,7 @@ struct seg *seg_map(int fd)
 	return seg;
 }
 
-struct seg *seg_attach(const char *dir, uint32_t lid)
+struct seg *seg_attach_remains(const char *dir, uint32_t lid)
 {
 	struct stat st;
 	struct seg *seg;
@@ -43,7 +43,18 @@ struct seg *seg_attach(const char *dir, uint32_t lid)
 	}
 	seg = seg_map(fd);
 	close(fd);
-	if (seg && (seg_load(&seg->magic) != SEG_MAGIC || !seg_alive(seg))) {
+	if (seg && seg_load(&seg->magic) != SEG_MAGIC) {
+		munmap(seg, SEG_SIZE);
+		seg = NULL;
+	}
+	return seg;
+}
+
+struct seg *seg_attach(const char *dir, uint32_t lid)
+{
+	struct seg *seg = seg_attach_remains(dir, lid);
+
+	if (seg && !seg_alive(seg)) {
 		munmap(seg, SEG_SIZE);
 		seg = NULL;
 	}
@@ -100,6 +111,32 @@ int seg_alive(struct seg *seg)
 	uint32_t word = seg_load((uint32_t *)&seg->alive.__data.__lock);
 
 	return seg_load(&seg->state) == SEG_LIVE && word && !(word & FUTEX_OWNER_DIED);
+}
+
+static int lid_is_alive(const char *dir, uint32_t lid)
+{
+	struct seg *seg = seg_attach(dir, lid);
+
+	if (seg)
+		munmap(seg, SEG_SIZE);
+	return !!seg;
+}
+
+int seg_is_kept(struct seg *seg, const char *dir)
+{
+	uint32_t i, j, max = seg_load(&seg->max_qp);
+
+	for (i = 0; i < max; i++) {
+		struct seg_qp *qp = &seg->qp[i];
+
+		for (j = 0; seg_load(&qp->in_use) && seg_load(&qp->openers) && j < SEG_MAX_OPENERS; j++) {
+			uint32_t lid = seg_load(&qp->opener[j].lid);
+
+			if (lid && lid_is_alive(dir, lid))
+				return 1;
+		}
+	}
+	return 0;
 }
 
 void seg_ring_doorbell(struct seg *seg)

@@ -289,6 +289,8 @@ static inline struct seg_cqe *seg_cqe(struct seg *seg, const struct seg_cq *cq, 
 struct seg *seg_map(int fd);
 /* Maps the segment with @lid in the fabric directory @dir; NULL when there is none or its process is gone. */
 struct seg *seg_attach(const char *dir, uint32_t lid);
+/* The same, also when its process is gone. */
+struct seg *seg_attach_remains(const char *dir, uint32_t lid);
 
 void seg_lock_init(pthread_mutex_t *lock);
 /*
@@ -300,6 +302,8 @@ void seg_unlock(pthread_mutex_t *lock);
 
 /* True while the process that made the segment lives and has it open. */
 int seg_alive(struct seg *seg);
+/* True when another process, which lives, has an XRC receive QP of it open. */
+int seg_is_kept(struct seg *seg, const char *dir);
 void seg_ring_doorbell(struct seg *seg);
 /* Leaves mail for the engine of @seg and wakes it. */
 void seg_mail(struct seg *seg, uint32_t type, uint32_t index, uint32_t gen, uint32_t detail);

@@ -112,6 +112,8 @@ struct ibv_qp *xrc_open_qp(struct ibv_context *context, struct ibv_qp_open_attr 
 		if (qp && qp->qp.qp_num == attr->qp_num && qp->shm->xrcd == xrcd->number)
 			real = qp;
 	}
+	if (real && real->closed && !real->handles && !xrc_take_back(ctx, real))
+		real = NULL;
 	if (real) {
 		xrcd->users++;
 		handle->real = real;

@@ -1,7 +1,8 @@
 /*
  * Handles of XRC receive QPs that another context has made, in the domain of a file. Such a QP stays where it was made: an
  * opener reads and changes its responder half there, and is on its list, for events. It lives until its owner and all
- * openers have destroyed their handles, or until its owner's context is closed, for there is no kernel that could keep it.
+ * openers have destroyed their handles, closed their contexts or ended, as the kernel's does (ib_destroy_qp on its
+ * handles): the segment of an owner that is gone is kept, and whoever finds an event tells the openers itself.
  */
 #include "hca.h"
 
@@ -13,17 +14,31 @@ struct search {
 	uint32_t index, gen;
 };
 
+bool xrc_is_there(struct hca_context *ctx, struct seg *seg, struct seg_qp *shm)
+{
+	uint32_t i;
+
+	if (seg_alive(seg))
+		return true;
+	for (i = 0; seg_load(&shm->in_use) && i < SEG_MAX_OPENERS; i++) {
+		uint32_t lid = seg_load(&shm->opener[i].lid);
+
+		if (lid && fabric_peer(ctx, lid))
+			return true;
+	}
+	return false;
+}
+
 static void search_in(struct hca_context *ctx, struct seg *seg, void *arg)
 {
 	struct search *search = arg;
 	struct seg_qp *shm;
 	uint32_t i, max = seg_load(&seg->max_qp);
 
-	(void)ctx;
 	for (i = 0; i < max && !search->shm; i++) {
 		shm = &seg->qp[i];
 		if (!seg_load(&shm->in_use) || shm->qp_num != search->qpn || shm->qp_type != IBV_QPT_XRC_RECV ||
-		    shm->xrcd != search->xrcd)
+		    shm->xrcd != search->xrcd || !xrc_is_there(ctx, seg, shm))
 			continue;
 		search->seg = seg;
 		search->shm = shm;
@@ -63,7 +78,7 @@ struct ibv_qp *xrc_open_foreign(struct hca_context *ctx, struct hca_xrcd *xrcd, 
 	int ret;
 
 	if (xrcd->number & XRCD_OF_FILE)
-		fabric_each(ctx, search_in, &found);
+		fabric_each_or_remains(ctx, search_in, &found);
 	if (!found.shm) {
 		errno = EINVAL;
 		return NULL;
@@ -112,6 +127,7 @@ void xrc_close_foreign(struct hca_context *ctx, struct hca_qp *handle)
 {
 	struct seg_qp *shm = handle->shm;
 	struct hca_qp **link;
+	bool alive;
 	uint32_t i;
 
 	pthread_mutex_lock(&ctx->lock);
@@ -124,6 +140,7 @@ void xrc_close_foreign(struct hca_context *ctx, struct hca_qp *handle)
 	ctx->qps--;
 	pthread_mutex_unlock(&ctx->lock);
 
+	alive = seg_alive(handle->home);
 	seg_lock(&shm->lock, "a queue pair of another process");
 	for (i = 0; shm->gen == handle->gen && i < SEG_MAX_OPENERS; i++) {
 		struct seg_opener *opener = &shm->opener[i];
@@ -133,10 +150,12 @@ void xrc_close_foreign(struct hca_context *ctx, struct hca_qp *handle)
 		seg_store(&opener->lid, 0);
 		shm->openers--;
 		/* The owner gives the rest back when it looks the next time. */
-		if (shm->orphaned && !shm->openers)
+		if ((shm->orphaned || !alive) && !shm->openers)
 			seg_store(&shm->in_use, 0);
 	}
 	seg_unlock(&shm->lock);
+	if (!alive)
+		fabric_sweep(ctx);
 }
 
 /* Whoever has ended without destroying its handles is not on the list any more. The responder's lock is held. */
@@ -166,15 +185,34 @@ bool xrc_is_open_elsewhere(struct hca_context *ctx, struct hca_qp *qp)
 	return open;
 }
 
-void xrc_tell_openers(struct hca_context *ctx, struct hca_qp *qp, enum ibv_event_type type)
+bool xrc_take_back(struct hca_context *ctx, struct hca_qp *qp)
+{
+	bool open;
+
+	seg_lock(&qp->shm->lock, "the responder of a queue pair");
+	forget_the_dead(ctx, qp->shm);
+	open = qp->shm->openers;
+	if (open)
+		qp->shm->orphaned = 0;
+	else
+		seg_store(&qp->shm->in_use, 0);
+	seg_unlock(&qp->shm->lock);
+	if (open) {
+		ctx->orphans--;
+		ctx->qps++;
+	}
+	return open;
+}
+
+void xrc_tell_openers(struct hca_context *ctx, struct seg_qp *shm, enum ibv_event_type type)
 {
 	uint32_t i;
 
 	for (i = 0; i < SEG_MAX_OPENERS; i++) {
-		uint32_t lid = seg_load(&qp->shm->opener[i].lid);
+		uint32_t lid = seg_load(&shm->opener[i].lid);
 		struct hca_peer *peer = lid ? fabric_peer(ctx, lid) : NULL;
 
 		if (peer)
-			seg_mail(peer->seg, MAIL_ASYNC_OPENED, qp->shm->opener[i].handle, 0, type);
+			seg_mail(peer->seg, MAIL_ASYNC_OPENED, shm->opener[i].handle, 0, type);
 	}
 }

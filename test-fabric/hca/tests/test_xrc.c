@@ -1,5 +1,7 @@
 /* XRC: requests that name the SRQ they are for, domains, QPs with several handles. */
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -451,6 +453,248 @@ static void opened_elsewhere(void)
 	close(fd);
 }
 
+static bool has_file(uint32_t lid)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/lid-%04x", getenv("SV_HCA_FABRIC"), lid);
+	return !access(path, F_OK);
+}
+
+/*
+ * @c has the QP open that @b has made, which is gone, and its number. It goes on as before, may be opened again, reports its
+ * events, and ends with its last handle.
+ */
+static void use_what_is_left(struct endpoint *c, struct ibv_xrcd *theirs, struct ibv_qp *opened)
+{
+	struct ibv_qp_open_attr attr = opening;
+	struct ibv_qp *send = connect_to(opened), *again;
+	struct ibv_qp_attr change = { .min_rnr_timer = 3 };
+	struct ibv_async_event event;
+	struct ibv_srq *srq;
+	uint32_t number;
+
+	/* Opening a device removes the files of the dead. */
+	endpoint_open(&b, NULL);
+	endpoint_close(&b);
+	srq = create_srq_of(c, theirs, c->recv_cq, &number);
+	CHECK_EQ(qp_state(opened), IBV_QPS_RTS);
+	CHECK_EQ(ibv_modify_qp(opened, &change, IBV_QP_MIN_RNR_TIMER), 0);
+	CHECK_EQ(request_at(c, send, number, IBV_WR_SEND, 2, 4), 0);
+	poll_none(a.send_cq, 5);
+	CHECK_EQ(post_to_of(c, srq, 1), 0);
+	expect(c->recv_cq, 1, IBV_WC_SUCCESS);
+	expect(a.send_cq, 2, IBV_WC_SUCCESS);
+	attr.xrcd = theirs;
+	attr.qp_num = opened->qp_num;
+	again = ibv_open_qp(c->ctx, &attr);
+	CHECK(again);
+	CHECK_EQ(ibv_destroy_qp(opened), 0);
+	CHECK_EQ(request_at(c, send, number, IBV_WR_RDMA_WRITE, 3, 4), 0);
+	expect(a.send_cq, 3, IBV_WC_SUCCESS);
+	CHECK_EQ(request_at(c, send, 1, IBV_WR_SEND, 4, 4), 0);
+	expect(a.send_cq, 4, IBV_WC_REM_INV_REQ_ERR);
+	event = await_async(c, IBV_EVENT_QP_REQ_ERR);
+	CHECK(event.element.qp == again);
+	CHECK_EQ(qp_state(again), IBV_QPS_ERR);
+	CHECK_EQ(ibv_destroy_qp(again), 0);
+	CHECK(!ibv_open_qp(c->ctx, &attr));
+	CHECK_EQ(errno, EINVAL);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	CHECK_EQ(ibv_destroy_srq(srq), 0);
+}
+
+/* The maker destroys its handle, or does not, and closes its device. */
+static void maker_closes(bool destroys)
+{
+	struct ibv_qp_open_attr attr = opening;
+	struct ibv_xrcd *own, *theirs;
+	struct ibv_qp *recv, *opened;
+	struct endpoint c, maker;
+	int fd = open_file();
+
+	endpoint_open(&a, NULL);
+	endpoint_open(&b, NULL);
+	endpoint_open(&c, NULL);
+	own = open_domain(fd, O_CREAT);
+	theirs = open_domain_in(c.ctx, fd, O_CREAT);
+	recv = create_recv_qp(own);
+	attr.qp_num = recv->qp_num;
+	attr.xrcd = theirs;
+	opened = ibv_open_qp(c.ctx, &attr);
+	CHECK(opened);
+	if (destroys) {
+		CHECK_EQ(ibv_destroy_qp(recv), 0);
+		CHECK_EQ(ibv_close_xrcd(own), 0);
+	}
+	maker = b;
+	endpoint_close(&b);
+	CHECK(has_file(maker.lid));
+	b = maker;
+	use_what_is_left(&c, theirs, opened);
+	CHECK(!has_file(maker.lid));
+	CHECK_EQ(ibv_close_xrcd(theirs), 0);
+	endpoint_close(&c);
+	endpoint_close(&a);
+	close(fd);
+}
+
+static void maker_destroys_and_closes(void)
+{
+	maker_closes(true);
+}
+
+/* What the process that makes the QP tells of it. */
+struct made {
+	struct options opt;
+	uint16_t lid;
+	uint32_t psn, qpn, srqn;
+};
+
+/* @domain is for the file of @fd. */
+static void make_and_pause(int fd, int out)
+{
+	struct ibv_xrcd *domain;
+	struct made made;
+
+	endpoint_open(&b, NULL);
+	domain = open_domain(fd, O_CREAT);
+	create_srq(domain, b.recv_cq, &made.srqn);
+	made = (struct made){ b.opt, b.lid, b.psn, create_recv_qp(domain)->qp_num, made.srqn };
+	CHECK_EQ(write(out, &made, sizeof(made)), sizeof(made));
+	pause();
+}
+
+/* With it its SRQs end, but not the QP. */
+static void maker_is_killed(void)
+{
+	struct ibv_qp_open_attr attr = opening;
+	struct ibv_qp *opened, *send;
+	struct ibv_xrcd *theirs;
+	struct endpoint c;
+	struct made made;
+	int fd = open_file(), ends[2];
+	pid_t pid;
+
+	CHECK_EQ(pipe(ends), 0);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		make_and_pause(fd, ends[1]);
+		_exit(1);
+	}
+	await_readable(ends[0], "the maker");
+	CHECK_EQ(read(ends[0], &made, sizeof(made)), sizeof(made));
+	b = (struct endpoint){ .opt = made.opt, .lid = made.lid, .psn = made.psn };
+	endpoint_open(&a, NULL);
+	endpoint_open(&c, NULL);
+	theirs = open_domain_in(c.ctx, fd, O_CREAT);
+	attr.qp_num = made.qpn;
+	attr.xrcd = theirs;
+	opened = ibv_open_qp(c.ctx, &attr);
+	CHECK(opened);
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
+	send = connect_to(opened);
+	CHECK_EQ(request_at(&c, send, made.srqn, IBV_WR_SEND, 1, 4), 0);
+	expect(a.send_cq, 1, IBV_WC_REM_INV_REQ_ERR);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	{
+		struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+
+		await_async(&c, IBV_EVENT_QP_REQ_ERR);
+		CHECK_EQ(ibv_modify_qp(opened, &reset, IBV_QP_STATE), 0);
+	}
+	use_what_is_left(&c, theirs, opened);
+	CHECK(!has_file(made.lid));
+	CHECK_EQ(ibv_close_xrcd(theirs), 0);
+	endpoint_close(&c);
+	endpoint_close(&a);
+	close(ends[0]);
+	close(ends[1]);
+	close(fd);
+}
+
+/* Nobody has a handle any more, though nobody has destroyed one. */
+static void all_close_their_devices(void)
+{
+	struct options impatient = { .timeout = 8, .retry_cnt = 1 };
+	struct ibv_qp_open_attr attr = opening;
+	struct ibv_xrcd *theirs;
+	struct ibv_qp *send;
+	struct endpoint c;
+	int fd = open_file();
+
+	endpoint_open(&a, &impatient);
+	endpoint_open(&b, NULL);
+	endpoint_open(&c, NULL);
+	attr.qp_num = create_recv_qp(open_domain(fd, O_CREAT))->qp_num;
+	theirs = open_domain_in(c.ctx, fd, O_CREAT);
+	attr.xrcd = theirs;
+	send = connect_to(ibv_open_qp(c.ctx, &attr));
+	endpoint_close(&b);
+	endpoint_close(&c);
+	CHECK_EQ(request_at(&a, send, 1, IBV_WR_SEND, 1, 4), 0);
+	expect(a.send_cq, 1, IBV_WC_RETRY_EXC_ERR);
+	CHECK_EQ(ibv_destroy_qp(send), 0);
+	endpoint_close(&a);
+	close(fd);
+}
+
+/* What devices that are closed so leave in memory is not to be found by the address sanitizer. */
+static void undestroyed(void)
+{
+	pid_t pid = fork();
+	int status;
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		harness_set("SV_HCA_REPORT_LEAKS", "0");
+		maker_closes(false);
+		all_close_their_devices();
+		_exit(0);
+	}
+	CHECK_EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && !WEXITSTATUS(status));
+}
+
+/* A QP that only others have open is opened by its maker again, and then let go of by the others. */
+static void maker_opens_again(void)
+{
+	struct ibv_qp_open_attr attr = opening;
+	struct ibv_xrcd *own, *theirs;
+	struct ibv_qp *recv, *opened, *again;
+	struct endpoint c;
+	int fd = open_file();
+
+	open_both();
+	endpoint_open(&c, NULL);
+	own = open_domain(fd, O_CREAT);
+	theirs = open_domain_in(c.ctx, fd, O_CREAT);
+	recv = create_recv_qp(own);
+	attr.qp_num = recv->qp_num;
+	attr.xrcd = theirs;
+	opened = ibv_open_qp(c.ctx, &attr);
+	CHECK(opened);
+	CHECK_EQ(ibv_destroy_qp(recv), 0);
+	attr.xrcd = own;
+	again = ibv_open_qp(b.ctx, &attr);
+	CHECK(again);
+	CHECK_EQ(ibv_destroy_qp(opened), 0);
+	attr.xrcd = theirs;
+	opened = ibv_open_qp(c.ctx, &attr);
+	CHECK(opened);
+	CHECK_EQ(ibv_destroy_qp(opened), 0);
+	CHECK_EQ(qp_state(again), IBV_QPS_RESET);
+	CHECK_EQ(ibv_destroy_qp(again), 0);
+	CHECK(!ibv_open_qp(c.ctx, &attr));
+	CHECK_EQ(ibv_close_xrcd(theirs), 0);
+	CHECK_EQ(ibv_close_xrcd(own), 0);
+	endpoint_close(&c);
+	close_both();
+	close(fd);
+}
+
 static void refused(void)
 {
 	struct ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_PD };
@@ -484,6 +728,13 @@ int main(void)
 	RUN(opened_again);
 	RUN(events_of_handles);
 	RUN(opened_elsewhere);
+	RUN(maker_destroys_and_closes);
+	RUN(maker_opens_again);
+	/* The thread sanitizer does not follow a process that forks while it has threads. */
+	if (!getenv("HARNESS_NO_FORK")) {
+		RUN(maker_is_killed);
+		RUN(undestroyed);
+	}
 	RUN(refused);
 	return 0;
 }
