@@ -9,6 +9,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.shadowverbs.coordinator.client.OwnKey;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.ids.AddressBook;
 import org.shadowverbs.ids.OwnerRecord;
@@ -28,22 +29,10 @@ final class Newcomer {
     private Newcomer() {
     }
 
-    private static String begunKey(final int rank) {
-        return "begun/" + rank;
-    }
-
-    private static String backKey(final int rank) {
-        return "back/" + rank;
-    }
-
-    private static String idsKey(final int rank) {
-        return "ids/" + rank;
-    }
-
     /** This rank's real objects may be gone soon. */
     static void begun(final RankLink link, final long epoch) throws IOException {
         final Map<String, byte[]> values = new HashMap<String, byte[]>();
-        values.put(begunKey(link.rank()), new RecordWriter(8).i64(epoch).toByteArray());
+        values.put(OwnKey.BEGUN.of(link.rank()), new RecordWriter(8).i64(epoch).toByteArray());
         link.publish(values);
     }
 
@@ -51,9 +40,9 @@ final class Newcomer {
     static void back(final RankLink link, final long epoch, final OwnerRecord ids) throws IOException {
         final Map<String, byte[]> values = new HashMap<String, byte[]>();
         if (ids != null) {
-            values.put(idsKey(link.rank()), ids.encode());
+            values.put(OwnKey.IDS.of(link.rank()), ids.encode());
         }
-        values.put(backKey(link.rank()), new RecordWriter(8).i64(epoch).toByteArray());
+        values.put(OwnKey.BACK.of(link.rank()), new RecordWriter(8).i64(epoch).toByteArray());
         link.publish(values);
     }
 
@@ -65,19 +54,19 @@ final class Newcomer {
         final int end = link.rank() + OVERTAKEN;
         final Set<String> keys = new LinkedHashSet<String>();
         for (int rank = 0; rank < end; rank++) {
-            keys.add(begunKey(rank));
-            keys.add(backKey(rank));
-            keys.add(idsKey(rank));
+            keys.add(OwnKey.BEGUN.of(rank));
+            keys.add(OwnKey.BACK.of(rank));
+            keys.add(OwnKey.IDS.of(rank));
         }
         final Map<String, byte[]> found = link.lookup(keys, LOOKUP_DEADLINE);
         final List<OwnerRecord> owners = new ArrayList<OwnerRecord>();
         for (int rank = 0; rank < end; rank++) {
-            final long begun = epochOf(found.get(begunKey(rank)));
-            if (begun > epochOf(found.get(backKey(rank))) && begun > epoch) {
+            final long begun = epochOf(found.get(OwnKey.BEGUN.of(rank)));
+            if (begun > epochOf(found.get(OwnKey.BACK.of(rank))) && begun > epoch) {
                 return null;
             }
-            if (found.containsKey(idsKey(rank))) {
-                owners.add(OwnerRecord.decode(found.get(idsKey(rank))));
+            if (found.containsKey(OwnKey.IDS.of(rank))) {
+                owners.add(OwnerRecord.decode(found.get(OwnKey.IDS.of(rank))));
             }
         }
         return new AddressBook(owners);

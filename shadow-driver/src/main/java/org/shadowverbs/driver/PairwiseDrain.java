@@ -39,7 +39,8 @@ final class PairwiseDrain {
     /** Until all are settled, or the time is over: what is in doubt then reports an error. */
     void run(final RankLink link, final long epoch, final int seconds) throws Refusal, IOException {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
-        final Drain drain = new Drain(library, backend, model, connections, link.rank(), "p/" + epoch + '/' + link.attempt() + '/');
+        final Drain drain = new Drain(library, backend, model, connections, link.rank(),
+                RankLink.OF_EPOCH + "p/" + epoch + '/' + link.attempt() + '/');
         try {
             failWhatNobodyKnows();
             Map<String, byte[]> found = new HashMap<String, byte[]>();

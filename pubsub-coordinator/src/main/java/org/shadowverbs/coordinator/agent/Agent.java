@@ -332,9 +332,9 @@ public final class Agent implements AutoCloseable {
     private void toRank(final LocalRank rank, final Message message) {
         switch (message) {
             case Checkpoint c -> {
-                epoch = Math.max(epoch, c.epoch());
-                if (c.epoch() > rank.epoch) {
-                    fetched.removeAll(rank.epoch + "/");
+                if (c.epoch() > epoch) {
+                    epoch = c.epoch();
+                    fetched.removeAll("");
                 }
                 rank.epoch = c.epoch();
                 rank.state = MemberState.IN_CHECKPOINT;

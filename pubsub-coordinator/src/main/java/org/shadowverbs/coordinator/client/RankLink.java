@@ -45,6 +45,9 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
  * {@link #exchange}; publish, lookup, progress, fail and goodbye may be called by any thread.
  */
 public final class RankLink implements AutoCloseable {
+    /** Begins the keys of what is published outside of exchanges, and is of no use when the epoch that goes on is over. */
+    public static final String OF_EPOCH = "of-epoch/";
+
     /** The coordinator answers within its own deadline; past it by this much, the link counts as lost. */
     private static final int GRACE_SECONDS = 15;
 
@@ -354,7 +357,7 @@ public final class RankLink implements AutoCloseable {
         send(new Goodbye(exitStatus));
     }
 
-    /** Publishes outside of a checkpoint. */
+    /** Publishes outside of exchanges: until the job ends, but for {@link #OF_EPOCH} and {@link OwnKey}. */
     public void publish(final Map<String, byte[]> values) throws IOException {
         send(new Publish(values));
     }

@@ -15,8 +15,11 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
+import org.shadowverbs.coordinator.client.OwnKey;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.protocol.Codec;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
@@ -55,6 +58,7 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  */
 final class Job {
     private static final String JOB_SCOPE = "job/";
+    private static final String EPOCH_SCOPE = "epoch-";
 
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
@@ -144,8 +148,7 @@ final class Job {
             }
             lostAgents.removeIf(lost -> lost.host().equals(session.host()));
             // What is left of them on its host it has found.
-            adrift.values().removeIf(rank -> rank.agent.host().equals(session.host())
-                    && !session.trees.containsKey(rank.tree));
+            endAdrift(rank -> rank.agent.host().equals(session.host()) && !session.trees.containsKey(rank.tree));
             session.send(new AgentWelcome(name, epoch, deadlineSeconds));
             log.add("agent on host " + session.host() + " (pid " + session.pid() + ") joined with "
                     + hello.members().size() + " ranks, " + hello.trees().size() + " launched programs");
@@ -292,9 +295,15 @@ final class Job {
             log.add("launched on host " + from.host() + ": pid " + m.tree().hostPid() + " "
                     + String.join(" ", m.tree().argv()));
         } else if (from.trees.remove(m.tree().hostPid()) != null) {
-            adrift.values().removeIf(rank -> rank.agent.host().equals(from.host())
-                    && rank.tree == m.tree().hostPid());
+            endAdrift(rank -> rank.agent.host().equals(from.host()) && rank.tree == m.tree().hostPid());
             log.add("ended on host " + from.host() + ": pid " + m.tree().hostPid());
+        }
+    }
+
+    private void endAdrift(final Predicate<Rank> which) {
+        for (final Rank rank : adrift.values().stream().filter(which).toList()) {
+            adrift.remove(rank.uid);
+            forget(rank);
         }
     }
 
@@ -365,6 +374,7 @@ final class Job {
         }
         if (m.how() <= 1) {
             carryOutWill(rank);
+            forget(rank);
         }
         if (participants.remove(rank)) {
             departed.add(rank.number);
@@ -399,7 +409,8 @@ final class Job {
                 rank.done = p.done();
                 rank.total = p.total();
             }
-            case Publish p -> p.values().forEach((key, value) -> store.put(JOB_SCOPE + key, value));
+            case Publish p -> p.values().forEach((key, value) ->
+                    store.put((key.startsWith(RankLink.OF_EPOCH) ? scope() : JOB_SCOPE) + key, value));
             case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(), lookup(l.keys())));
             case Tell t -> tell(rank, t);
             case LastWill w -> store.put(willOf(rank), m.frame());
@@ -427,6 +438,14 @@ final class Job {
             }
         } catch (ProtocolException e) {
             log.add("the last will of " + rank + ": " + e.getMessage());
+        }
+    }
+
+    /** Its process has ended: of what it has said of itself nothing is of use any more. */
+    private void forget(final Rank rank) {
+        store.remove(willOf(rank));
+        for (final OwnKey key : OwnKey.values()) {
+            store.remove(JOB_SCOPE + key.of(rank.number));
         }
     }
 
@@ -478,7 +497,7 @@ final class Job {
     }
 
     private String scope() {
-        return "epoch-" + epoch + "/";
+        return EPOCH_SCOPE + epoch + "/";
     }
 
     private Exchange exchange(final Phase phase, final int round) {
@@ -508,9 +527,7 @@ final class Job {
             if (!adrift.isEmpty()) {
                 throw new Stopped(withoutAgent(adrift.values().iterator().next()), false);
             }
-            if (!versions.isEmpty()) {
-                store.removeAll(scope());
-            }
+            store.removeAll(EPOCH_SCOPE);
             epoch++;
             attempt = 0;
             clearExchanges();

@@ -164,6 +164,16 @@ public final class ChronicleStore implements PublishedStore {
         }
     }
 
+    /** The head goes first: without it the parts are nothing. */
+    @Override
+    public synchronized void remove(final String key) {
+        final Head old = Head.of(map.get(key + HEAD));
+        map.remove(key + HEAD);
+        for (int i = 1; i < old.parts(); i++) {
+            map.remove(old.part(key, i));
+        }
+    }
+
     @Override
     public synchronized void removeAll(final String prefix) {
         map.keySet().removeIf(key -> key.startsWith(prefix));

@@ -119,13 +119,23 @@ public final class LazyStore implements PublishedStore {
     }
 
     @Override
+    public void remove(final String key) {
+        change(s -> s.remove(key));
+    }
+
+    @Override
     public void removeAll(final String prefix) {
+        change(s -> s.removeAll(prefix));
+    }
+
+    /** Of the values of an earlier process, too. */
+    private void change(final Consumer<PublishedStore> how) {
         lock.lock();
         try {
             if (store == null && mayHoldValues) {
                 awaitOpen();
             }
-            current().removeAll(prefix);
+            how.accept(current());
         } finally {
             lock.unlock();
         }

@@ -19,6 +19,11 @@ public final class MemoryStore implements PublishedStore {
     }
 
     @Override
+    public void remove(final String key) {
+        values.remove(key);
+    }
+
+    @Override
     public void removeAll(final String prefix) {
         values.keySet().removeIf(key -> key.startsWith(prefix));
     }

@@ -8,6 +8,8 @@ public interface PublishedStore extends AutoCloseable {
     /** The value, or null. */
     byte[] get(String key);
 
+    void remove(String key);
+
     /** Removes every key that begins so. */
     void removeAll(String prefix);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.server;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
@@ -30,7 +31,9 @@ import org.junit.jupiter.params.provider.EnumSource;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
 import org.shadowverbs.coordinator.client.LinkLostException;
+import org.shadowverbs.coordinator.client.OwnKey;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.Manifest;
@@ -544,6 +547,74 @@ class CheckpointRunTest {
         b.awaitOpen(1);
         b.link.goodbye(0);
         assertEquals("1: three", c.heard.poll(20, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void nothingIsLeftOfAProcessThatHasEnded() throws Exception {
+        final TestRank a = job.rank("a");
+        final Set<String> before = job.published.keys();
+        for (int i = 1; i <= 4; i++) {
+            final TestRank newcomer = job.rank("newcomer " + i);
+            for (final OwnKey key : OwnKey.values()) {
+                newcomer.link.publish(Map.of(key.of(i), bytes("mine")));
+            }
+            newcomer.link.leaveWill(List.of(0), List.of(bytes("gone")));
+            newcomer.link.awaitCoordinator(Duration.ofSeconds(20));
+            assertEquals(before.size() + 4, publishedKeys().size());
+            if (i % 2 == 0) {
+                newcomer.die();
+            } else {
+                newcomer.link.goodbye(0);
+            }
+            assertEquals(i + ": gone", a.heard.poll(20, TimeUnit.SECONDS));
+            assertEquals(before, publishedKeys());
+        }
+    }
+
+    /** Whether it is refused with open gates, or in its midst, when the ranks finish what is left in pairs. */
+    @ParameterizedTest
+    @EnumSource(value = Phase.class, names = {"CLOSE", "DRAIN"})
+    void nothingIsLeftOfACheckpointThatWasGivenUp(final Phase when) throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        b.before = (rank, phase, round) -> {
+            if (phase == when) {
+                rank.link.fail(job.coordinator.job().epoch(), phase, "not today");
+            } else if (phase == Phase.CONNECTED) {
+                final String key = RankLink.OF_EPOCH + job.coordinator.job().epoch();
+                rank.link.publish(Map.of(key, bytes("mine")));
+                assertEquals(Set.of(key), rank.link.lookup(Set.of(key), Duration.ofSeconds(20)).keySet());
+            }
+        };
+        int[] first = null;
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            assertTrue(job.checkpoint().problem().contains("not today"));
+            a.awaitOpen(epoch);
+            b.awaitOpen(epoch);
+            final int[] now = {publishedKeys().size(), job.fetched.keys().size()};
+            first = first == null ? now : first;
+            assertArrayEquals(first, now, job.published.keys() + " " + job.fetched.keys());
+        }
+    }
+
+    @Test
+    void anAgentForgetsWhatItsFormerRanksWanted() throws Exception {
+        final TestRank a = job.rank("a");
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(1);
+        assertEquals(Set.of("1/state-a"), job.fetched.keys());
+        final TestRank b = job.rank("b");
+        a.link.leaveWill(List.of(1), List.of(bytes("gone")));
+        a.link.goodbye(0);
+        assertEquals("0: gone", b.heard.poll(20, TimeUnit.SECONDS));
+        assertEquals("", job.checkpoint().problem());
+        b.awaitOpen(2);
+        assertEquals(Set.of("2/state-b"), job.fetched.keys());
+    }
+
+    /** Between two messages. */
+    private Set<String> publishedKeys() {
+        return job.coordinator.job().locked(job.published::keys);
     }
 
     private static byte[] bytes(final String text) {

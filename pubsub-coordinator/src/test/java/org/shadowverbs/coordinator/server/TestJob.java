@@ -15,7 +15,6 @@ import java.util.stream.Stream;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
-import org.shadowverbs.coordinator.store.MemoryStore;
 
 /** A coordinator, an agent and ranks in this JVM, over real sockets, with a checkpointer that touches no process. */
 final class TestJob implements AutoCloseable {
@@ -24,8 +23,9 @@ final class TestJob implements AutoCloseable {
     final FakeCheckpointer images = new FakeCheckpointer();
     final List<TestRank> ranks = new ArrayList<>();
     final List<String> lines = new CopyOnWriteArrayList<>();
-    /** Outlives a coordinator, as Chronicle Map's file does. */
-    final MemoryStore published = new MemoryStore();
+    final TestStore published = new TestStore();
+    /** The agent's. */
+    final TestStore fetched = new TestStore();
     final Agent agent;
     Coordinator coordinator;
 
@@ -35,7 +35,7 @@ final class TestJob implements AutoCloseable {
         coordinator = coordinator(0, deadlineSeconds, false);
         final Path run = coordinator.runDirectory();
         agent = new Agent(new AgentOptions("localhost", coordinator.port(), "testhost", run,
-                RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), List.of()), images, new MemoryStore());
+                RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), List.of()), images, fetched);
         if (!agent.awaitJoined(20_000)) {
             throw new AssertionError("the agent did not join within 20 s");
         }

@@ -48,6 +48,10 @@ class ChronicleStoreTest {
                                 + (got == null ? "null" : got.length + " bytes"));
                     }
                 }
+                store.remove("key-0");
+                if (store.get("key-0") != null || store.get("key-1") == null) {
+                    throw new AssertionError("remove");
+                }
                 store.put("after", value(1));
                 store.removeAll("key-");
                 if (store.get("key-1") != null || store.get("after") == null) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.client;
+
+/** What each rank says of itself for the whole job; the coordinator forgets it when the rank's process has ended. */
+public enum OwnKey {
+    /** The last epoch that it has begun. */
+    BEGUN,
+    /** The last epoch that it has come back to work from. */
+    BACK,
+    /** What has become of its ids. */
+    IDS;
+
+    public String of(final int rank) {
+        return name().toLowerCase(java.util.Locale.ROOT) + '/' + rank;
+    }
+}
