@@ -36,6 +36,7 @@ final class CheckpointRun {
     private static final Duration SAVE_DEADLINE = Duration.ofMinutes(11);
 
     private final Job job;
+    private final Epoch epoch;
     private final Path directory;
     private final int keep;
     private final boolean kill;
@@ -44,7 +45,8 @@ final class CheckpointRun {
 
     private final Map<String, Long> phaseNanos = new LinkedHashMap<>();
     private long began;
-    private long epoch;
+    /** Of the epoch that this checkpoint is; 0 before it has begun. */
+    private long number;
     private int ranks;
     private int rounds;
     private CheckpointFolder folder;
@@ -59,11 +61,12 @@ final class CheckpointRun {
 
     CheckpointRun(final Job job, final Path directory, final int keep, final boolean kill, final Report report) {
         this.job = job;
+        epoch = job.epoch();
         this.directory = directory;
         this.keep = keep;
         this.kill = kill;
         this.report = report;
-        this.deadline = job.phaseDeadline();
+        this.deadline = epoch.phaseDeadline();
     }
 
     Outcome run() {
@@ -76,7 +79,7 @@ final class CheckpointRun {
                     report.line("the checkpoint begins again: " + e.getMessage());
                     continue;
                 }
-                job.log().add("checkpoint of epoch " + epoch + " failed: " + e.getMessage());
+                job.log().add("checkpoint of epoch " + number + " failed: " + e.getMessage());
                 return outcome(null, e.getMessage());
             }
         }
@@ -110,9 +113,9 @@ final class CheckpointRun {
         rounds = 0;
         bytes = 0;
         exchangesBegun = false;
-        ranks = job.beginEpoch().size();
-        epoch = job.epoch();
-        job.log().add("checkpoint of epoch " + epoch + " begins with " + ranks + " ranks");
+        ranks = epoch.begin();
+        number = epoch.number();
+        job.log().add("checkpoint of epoch " + number + " begins with " + ranks + " ranks");
         try {
             if (job.locked(() -> job.agents().isEmpty())) {
                 throw new Stopped("no agent has joined this coordinator: there is nothing to save", false);
@@ -120,7 +123,7 @@ final class CheckpointRun {
             if (job.locked(() -> job.agents().stream().allMatch(a -> a.trees.isEmpty())) && ranks == 0) {
                 throw new Stopped("no program runs in this job: there is nothing to save", false);
             }
-            folder = CheckpointFolder.begin(directory, job.name(), epoch);
+            folder = CheckpointFolder.begin(directory, job.name(), number);
         } catch (IOException e) {
             job.endEpoch();
             throw new Stopped(e.getMessage(), false);
@@ -129,14 +132,14 @@ final class CheckpointRun {
             throw e;
         }
         exchangesBegun = true;
-        job.toParticipants(new Checkpoint(epoch, job.deadlineSeconds(), Map.of("kill", Boolean.toString(kill))));
+        epoch.toParticipants(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill))));
     }
 
     private void exchange(final Phase phase) throws Stopped {
         final long start = System.nanoTime();
-        final Exchange first = job.complete(phase, 0, deadline);
-        if (phase == Phase.CLOSE && !job.unanimous(first)) {
-            job.complete(phase, 1, deadline); // whose the queue pairs are that several have open is known only now
+        final Exchange first = epoch.complete(phase, 0, deadline);
+        if (phase == Phase.CLOSE && !epoch.unanimous(first)) {
+            epoch.complete(phase, 1, deadline); // whose the queue pairs are that several have open is known only now
         }
         phaseDone(phase.name(), start, ranksDone());
     }
@@ -146,14 +149,14 @@ final class CheckpointRun {
         final long start = System.nanoTime();
         final long end = start + deadline.toNanos();
         for (;;) {
-            final Exchange round = job.complete(Phase.DRAIN, rounds, Duration.ofNanos(
+            final Exchange round = epoch.complete(Phase.DRAIN, rounds, Duration.ofNanos(
                     Math.max(1, end - System.nanoTime())), deadline);
             rounds++;
-            if (job.unanimous(round)) {
+            if (epoch.unanimous(round)) {
                 break;
             }
             if (System.nanoTime() > end) {
-                throw new Stopped(job.disagreement(round) + " did not finish DRAIN within " + Job.seconds(deadline)
+                throw new Stopped(epoch.disagreement(round) + " did not finish DRAIN within " + Sizes.deadline(deadline)
                         + " (" + rounds + " rounds)", false);
             }
         }
@@ -162,15 +165,15 @@ final class CheckpointRun {
 
     private void detached() throws Stopped {
         final long start = System.nanoTime();
-        job.awaitState(MemberState.DETACHED, "DETACH", deadline);
+        epoch.awaitState(MemberState.DETACHED, "DETACH", deadline);
         phaseNanos.merge("DETACH", System.nanoTime() - start, Long::sum);
     }
 
     private void freeze() throws Stopped {
         final long start = System.nanoTime();
-        job.tellAgents("FREEZE", new Freeze(epoch));
+        epoch.tellAgents("FREEZE", new Freeze(number));
         int trees = 0;
-        for (final Message answer : job.awaitAgents("FREEZE", FREEZE_DEADLINE).values()) {
+        for (final Message answer : epoch.awaitAgents("FREEZE", FREEZE_DEADLINE).values()) {
             trees += ((Frozen) answer).trees().size();
         }
         phaseDone("FREEZE", start, trees + (trees == 1 ? " tree" : " trees"));
@@ -178,9 +181,9 @@ final class CheckpointRun {
 
     private void save() throws Stopped {
         final long start = System.nanoTime();
-        job.tellAgents("SAVE", new Save(epoch, folder.temporary().toString()));
+        epoch.tellAgents("SAVE", new Save(number, folder.temporary().toString()));
         final List<Manifest.HostPart> parts = new ArrayList<>();
-        for (final Map.Entry<AgentSession, Message> e : job.awaitAgents("SAVE", SAVE_DEADLINE).entrySet()) {
+        for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents("SAVE", SAVE_DEADLINE).entrySet()) {
             final Saved saved = (Saved) e.getValue();
             if (saved.images().isEmpty()) {
                 continue; // a host with no process of the job
@@ -204,17 +207,17 @@ final class CheckpointRun {
 
     private void commit() throws Stopped {
         final long start = System.nanoTime();
-        job.stage("COMMIT");
+        epoch.stage("COMMIT");
         final Map<String, Long> millis = new LinkedHashMap<>();
         phaseNanos.forEach((phase, nanos) -> millis.put(phase, nanos / 1_000_000));
         try {
-            folder.commit(new Manifest(Manifest.SCHEMA, job.name(), epoch,
+            folder.commit(new Manifest(Manifest.SCHEMA, job.name(), number,
                     Instant.now().truncatedTo(ChronoUnit.SECONDS).toString(), kill,
                     (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, ""));
         } catch (IOException e) {
             throw new Stopped("COMMIT failed: " + e, false);
         }
-        job.nothingStopsFromHere();
+        epoch.nothingStopsFromHere();
         job.log().add("checkpoint " + folder.place() + " is safe: " + bytes + " bytes");
         try {
             CheckpointFolder.prune(directory, job.name(), keep)
@@ -230,8 +233,8 @@ final class CheckpointRun {
         final long start = System.nanoTime();
         String problem = "";
         try {
-            job.tellAgents("THAW", new Thaw(epoch, job.attempt(), "", "", true));
-            requireAll(job.awaitAgents("THAW", FREEZE_DEADLINE));
+            epoch.tellAgents("THAW", new Thaw(number, epoch.attempt(), "", "", true));
+            requireAll(epoch.awaitAgents("THAW", FREEZE_DEADLINE));
         } catch (Stopped e) {
             problem = e.getMessage();
         }
@@ -253,9 +256,9 @@ final class CheckpointRun {
 
     /** No checkpoint comes of it: what was written is removed and the job runs on as before. */
     private void giveUp(final String why) {
-        final boolean reattach = job.drainBegun();
-        job.nothingStopsFromHere();
-        job.log().add("epoch " + epoch + " is given up: " + why);
+        final boolean reattach = epoch.drainBegun();
+        epoch.nothingStopsFromHere();
+        job.log().add("epoch " + number + " is given up: " + why);
         if (exchangesBegun) {
             final String problem = thawAndReattach("aborted", why, reattach);
             if (!problem.isEmpty()) {
@@ -272,13 +275,13 @@ final class CheckpointRun {
 
     /** Returns what went wrong, or an empty string. */
     private String thawAndReattach(final String outcome, final String why, final boolean reattach) {
-        final List<String> before = job.deaths();
+        final List<String> before = epoch.deaths();
         try {
-            new Reattachment(job, deadline).run(outcome, why, reattach);
+            new Reattachment(epoch, deadline).run(outcome, why, reattach);
         } catch (Stopped e) {
             return e.getMessage();
         }
-        final List<String> deaths = new ArrayList<>(job.deaths());
+        final List<String> deaths = new ArrayList<>(epoch.deaths());
         deaths.removeAll(before);
         return deaths.isEmpty() ? "" : String.join("; ", deaths);
     }
@@ -301,7 +304,7 @@ final class CheckpointRun {
     }
 
     private String ranksDone() {
-        return job.participants() + "/" + ranks + (ranks == 1 ? " rank" : " ranks");
+        return epoch.participants() + "/" + ranks + (ranks == 1 ? " rank" : " ranks");
     }
 
     private void phaseDone(final String phase, final long start, final String what) {
@@ -311,7 +314,7 @@ final class CheckpointRun {
     }
 
     private Outcome outcome(final Path place, final String problem) {
-        return new Outcome(place, epoch, ranks, rounds, bytes, new LinkedHashMap<>(phaseNanos),
+        return new Outcome(place, number, ranks, rounds, bytes, new LinkedHashMap<>(phaseNanos),
                 System.nanoTime() - began, problem);
     }
 }

@@ -101,15 +101,15 @@ final class CommandSession {
             o.put("command", "status");
             o.put("ok", true);
             o.put("job", job.name());
-            o.put("epoch", job.epoch());
+            o.put("epoch", job.epoch().number());
             o.put("port", coordinator.port());
             o.put("pid", ProcessHandle.current().pid());
-            o.put("stage", job.stage());
+            o.put("stage", job.epoch().stage());
             o.put("ckptdir", job.setting("ckptdir", coordinator.options().checkpointDirectory().toString()));
             o.put("restart_problem", job.restartProblem().isEmpty() ? null : job.restartProblem());
-            lines.add("job " + job.name() + "  epoch " + job.epoch() + "  port " + coordinator.port() + "  pid "
+            lines.add("job " + job.name() + "  epoch " + job.epoch().number() + "  port " + coordinator.port() + "  pid "
                     + ProcessHandle.current().pid() + "  "
-                    + job.stage() + "  checkpoints in " + o.get("ckptdir"));
+                    + job.epoch().stage() + "  checkpoints in " + o.get("ckptdir"));
             final List<Object> agents = new ArrayList<>();
             for (final AgentSession agent : job.agents()) {
                 final List<Object> trees = new ArrayList<>();
@@ -152,7 +152,7 @@ final class CommandSession {
     private void kill(final boolean now) throws IOException {
         coordinator.terminate(now ? SIGKILL : SIGTERM);
         try {
-            job.await(() -> job.ranks().isEmpty() && job.agents().stream().allMatch(a -> a.trees.isEmpty()),
+            job.epoch().await(() -> job.ranks().isEmpty() && job.agents().stream().allMatch(a -> a.trees.isEmpty()),
                     java.time.Duration.ofSeconds(now ? 15 : 20), () -> "some process of the job still runs");
             channel.write(new Result(0, "the job's processes have ended", object("kill", true)));
         } catch (Stopped e) {

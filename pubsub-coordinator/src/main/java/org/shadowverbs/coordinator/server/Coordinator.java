@@ -60,6 +60,7 @@ public final class Coordinator implements AutoCloseable {
     private final EventLog log;
     private final PublishedStore store;
     private final Job job;
+    private final Epoch epoch;
     private final Restarts restarts;
     private final JobState before;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
@@ -101,6 +102,7 @@ public final class Coordinator implements AutoCloseable {
         store = openStore.apply(runDirectory);
         job = new Job(before == null ? newName() : before.job(), before == null ? 0 : before.epoch(),
                 options.deadlineSeconds(), store, log, this::lastHasEnded);
+        epoch = job.epoch();
         job.onMembersArrived(this::membersArrived);
         restarts = new Restarts(job, timer);
         log.add("coordinator of job " + job.name() + " listens at port " + port
@@ -275,8 +277,8 @@ public final class Coordinator implements AutoCloseable {
             if (!restarts.arrived(hello)) {
                 return; // not before all have verified their images
             }
-            job.takeOverEpoch(true);
-            job.tellAgents("THAW", new Thaw(hello.epoch(), job.attempt(), "restored", "", false));
+            epoch.takeOver(true);
+            epoch.tellAgents("THAW", new Thaw(hello.epoch(), epoch.attempt(), "restored", "", false));
             conductor.execute(this::reattachRestored);
         } else if (recovering.compareAndSet(false, true)) {
             conductor.execute(this::recover);
@@ -285,13 +287,13 @@ public final class Coordinator implements AutoCloseable {
 
     private void reattachRestored() {
         try {
-            CheckpointRun.requireAll(job.awaitAgents("THAW", RESTORE_DEADLINE));
-            new Reattachment(job, job.phaseDeadline()).exchanges();
-            log.add("job " + job.name() + " is restored, epoch " + job.epoch());
+            CheckpointRun.requireAll(epoch.awaitAgents("THAW", RESTORE_DEADLINE));
+            new Reattachment(epoch, epoch.phaseDeadline()).exchanges();
+            log.add("job " + job.name() + " is restored, epoch " + epoch.number());
             job.restartProblem("");
             restarts.end("");
         } catch (Stopped e) {
-            log.add("restart of epoch " + job.epoch() + ": " + e.getMessage());
+            log.add("restart of epoch " + epoch.number() + ": " + e.getMessage());
             job.restartProblem(e.getMessage());
             restarts.end(e.getMessage());
         }
@@ -303,18 +305,18 @@ public final class Coordinator implements AutoCloseable {
         recovering.set(false);
         final Set<String> expected = before == null ? Set.of() : before.agents();
         try {
-            job.await(() -> job.agents().stream().map(AgentSession::id).toList().containsAll(expected), AGENTS_RETURN,
+            epoch.await(() -> job.agents().stream().map(AgentSession::id).toList().containsAll(expected), AGENTS_RETURN,
                     () -> "not all agents have come back");
         } catch (Stopped e) {
-            log.add(e.getMessage() + " within " + Job.seconds(AGENTS_RETURN) + "; going on with those that have");
+            log.add(e.getMessage() + " within " + Sizes.deadline(AGENTS_RETURN) + "; going on with those that have");
         }
-        job.takeOverEpoch(false);
-        if (job.participants() == 0) {
+        epoch.takeOver(false);
+        if (epoch.participants() == 0) {
             return;
         }
-        log.add("epoch " + job.epoch() + " is given up: its coordinator was lost");
+        log.add("epoch " + epoch.number() + " is given up: its coordinator was lost");
         try {
-            new Reattachment(job, job.phaseDeadline()).run("aborted", "the coordinator was lost", job.drainBegun());
+            new Reattachment(epoch, epoch.phaseDeadline()).run("aborted", "the coordinator was lost", epoch.drainBegun());
         } catch (Stopped e) {
             log.add("after the coordinator was lost: " + e.getMessage());
         }
@@ -363,7 +365,7 @@ public final class Coordinator implements AutoCloseable {
             final Set<String> ids = new LinkedHashSet<>(
                     job.locked(() -> job.agents().stream().map(AgentSession::id).toList()));
             if (!closed.get()) {
-                new JobState(job.name(), job.epoch(), ids).write(runDirectory);
+                new JobState(job.name(), epoch.number(), ids).write(runDirectory);
             }
         } catch (IOException e) {
             log.add("the job's state could not be written: " + e);
@@ -394,7 +396,7 @@ public final class Coordinator implements AutoCloseable {
             if (commands.writeLock().tryLock(COMMANDS_END.toMillis(), TimeUnit.MILLISECONDS)) {
                 commands.writeLock().unlock();
             } else {
-                log.add("at the end: a command is not done within " + Job.seconds(COMMANDS_END));
+                log.add("at the end: a command is not done within " + Sizes.deadline(COMMANDS_END));
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

@@ -10,11 +10,11 @@ import org.shadowverbs.coordinator.protocol.MemberState;
 final class Reattachment {
     private static final Duration THAW_DEADLINE = Duration.ofSeconds(60);
 
-    private final Job job;
+    private final Epoch epoch;
     private final Duration deadline;
 
-    Reattachment(final Job job, final Duration deadline) {
-        this.job = job;
+    Reattachment(final Epoch epoch, final Duration deadline) {
+        this.epoch = epoch;
         this.deadline = deadline;
     }
 
@@ -25,15 +25,14 @@ final class Reattachment {
      * @param reattach false when no rank has let go of anything: then they only say that they are done
      */
     void run(final String outcome, final String why, final boolean reattach) throws Stopped {
-        final long epoch = job.epoch();
-        final int attempt = job.nextAttempt();
+        final int attempt = epoch.nextAttempt();
         // The agents pass it to every rank: through its link while that is open, else through its verdict pipe.
-        job.tellAgents("THAW", new Thaw(epoch, attempt, reattach ? outcome : "released", why, false));
-        CheckpointRun.requireAll(job.awaitAgents("THAW", THAW_DEADLINE));
+        epoch.tellAgents("THAW", new Thaw(epoch.number(), attempt, reattach ? outcome : "released", why, false));
+        CheckpointRun.requireAll(epoch.awaitAgents("THAW", THAW_DEADLINE));
         if (reattach) {
             exchanges();
         } else {
-            job.awaitState(MemberState.RUNNING, "opening its gate", deadline);
+            epoch.awaitState(MemberState.RUNNING, "opening its gate", deadline);
         }
     }
 
@@ -41,9 +40,9 @@ final class Reattachment {
     void exchanges() throws Stopped {
         for (final Phase phase : Phase.values()) {
             if (phase.reattaches()) {
-                job.complete(phase, 0, deadline);
+                epoch.complete(phase, 0, deadline);
             }
         }
-        job.awaitState(MemberState.RUNNING, "opening its gate", deadline);
+        epoch.awaitState(MemberState.RUNNING, "opening its gate", deadline);
     }
 }

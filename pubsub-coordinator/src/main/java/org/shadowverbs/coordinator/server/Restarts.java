@@ -82,7 +82,7 @@ final class Restarts {
 
     private synchronized void late(final RestartGathering which, final boolean dealt, final Duration deadline) {
         if (gathering == which && which.isDealt() == dealt && !which.haveAllArrived()) {
-            end(which.waitingFor() + " within " + Job.seconds(deadline));
+            end(which.waitingFor() + " within " + Sizes.deadline(deadline));
         }
     }
 
@@ -93,7 +93,7 @@ final class Restarts {
         which.left(link, why);
         if (which.isOver() && gathering == which) {
             gathering = null;
-            job.stopRestart(why);
+            job.epoch().stopRestart(why);
         }
     }
 
@@ -117,7 +117,7 @@ final class Restarts {
             gathering.end(problem);
             gathering = null;
             if (!problem.isEmpty()) {
-                job.stopRestart(problem);
+                job.epoch().stopRestart(problem);
             }
         }
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.server;
 
+import java.time.Duration;
 import java.util.Locale;
 
 /** Bytes and times as people read them. */
@@ -17,6 +18,11 @@ public final class Sizes {
         }
         return bytes < 10_000_000_000L ? String.format(Locale.ROOT, "%.1f MB", bytes / 1e6)
                 : String.format(Locale.ROOT, "%.1f GB", bytes / 1e9);
+    }
+
+    /** A deadline, as messages name it. */
+    static String deadline(final Duration d) {
+        return d.toMillis() % 1000 == 0 ? d.toSeconds() + " s" : d.toMillis() + " ms";
     }
 
     public static String seconds(final long nanos) {

@@ -109,8 +109,7 @@ class CheckpointRunTest {
     }
 
     private int unanswered() {
-        final Job all = job.coordinator.job();
-        return all.locked(all::unanswered);
+        return job.coordinator.job().epoch().unanswered();
     }
 
     @Test
@@ -264,7 +263,7 @@ class CheckpointRunTest {
         final TestRank a = job.rank("a");
         final AgentSession lost = job.coordinator.job().locked(() -> job.coordinator.job().agents().iterator().next());
         job.agent.close();
-        job.coordinator.job().await(() -> job.coordinator.job().agents().isEmpty(), Duration.ofSeconds(20),
+        job.coordinator.job().epoch().await(() -> job.coordinator.job().agents().isEmpty(), Duration.ofSeconds(20),
                 () -> "the agent is still there");
         final Path run = Files.createDirectories(job.root.resolve("other"));
         try (Agent other = new Agent(new AgentOptions("localhost", job.coordinator.port(), "other", run,
@@ -272,7 +271,7 @@ class CheckpointRunTest {
                 new MemoryStore())) {
             assertTrue(other.awaitJoined(20_000), other.refusal());
             final Future<CheckpointRun.Outcome> outcome = job.begin();
-            job.coordinator.job().await(() -> job.coordinator.job().participants() == 1, Duration.ofSeconds(20),
+            job.coordinator.job().epoch().await(() -> job.coordinator.job().epoch().participants() == 1, Duration.ofSeconds(20),
                     () -> "the checkpoint does not begin");
             job.coordinator.job().giveUpAgent(lost);
             final CheckpointRun.Outcome o = outcome.get(60, TimeUnit.SECONDS);
@@ -579,9 +578,9 @@ class CheckpointRunTest {
         final TestRank b = job.rank("b");
         b.before = (rank, phase, round) -> {
             if (phase == when) {
-                rank.link.fail(job.coordinator.job().epoch(), phase, "not today");
+                rank.link.fail(job.coordinator.job().epoch().number(), phase, "not today");
             } else if (phase == Phase.CONNECTED) {
-                final String key = RankLink.OF_EPOCH + job.coordinator.job().epoch();
+                final String key = RankLink.OF_EPOCH + job.coordinator.job().epoch().number();
                 rank.link.publish(Map.of(key, bytes("mine")));
                 assertEquals(Set.of(key), rank.link.lookup(Set.of(key), Duration.ofSeconds(20)).keySet());
             }

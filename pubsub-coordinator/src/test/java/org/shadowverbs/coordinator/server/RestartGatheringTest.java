@@ -121,7 +121,7 @@ class RestartGatheringTest {
         final Manifest manifest = ManifestFile.read(folder);
         job.ranks.getFirst().die();
         job.agent.close();
-        job.coordinator.job().await(() -> job.coordinator.job().ranks().isEmpty(), Duration.ofSeconds(60),
+        job.coordinator.job().epoch().await(() -> job.coordinator.job().ranks().isEmpty(), Duration.ofSeconds(60),
                 () -> "the rank is still there");
         final long pid = ProcessHandle.current().pid();
         try (FrameChannel a = join("a", pid, "ckpt-1"); FrameChannel b = join("b", pid, "ckpt-1")) {
@@ -150,7 +150,7 @@ class RestartGatheringTest {
         job.ranks.getFirst().awaitOpen(1);
         final Manifest manifest = ManifestFile.read(o.folder());
         job.ranks.getFirst().die();
-        job.coordinator.job().await(() -> job.coordinator.job().ranks().isEmpty(), Duration.ofSeconds(60),
+        job.coordinator.job().epoch().await(() -> job.coordinator.job().ranks().isEmpty(), Duration.ofSeconds(60),
                 () -> "the rank is still there");
         job.agent.close();
         final long pid = ProcessHandle.current().pid();

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.function.Predicate;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.HostMessages.Member;
+import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.MemberState;
+import org.shadowverbs.coordinator.protocol.ProtocolException;
+
+/**
+ * Who is in the job and where each is: the agents of its hosts, their ranks, and the programs that were launched. Guarded by
+ * the job's lock, which whoever calls it holds.
+ */
+final class Members {
+    private final Map<String, Rank> ranks = new LinkedHashMap<>();
+    /** A process keeps its number also when its link broke and it came back. */
+    private final Map<String, Integer> numbers = new HashMap<>();
+    private final Map<String, AgentSession> agents = new LinkedHashMap<>();
+    private final Set<AgentSession> lostAgents = new LinkedHashSet<>();
+    /** Ranks that ran when their agent was lost for good, by uid: they may be connected to the others. */
+    private final Map<String, Rank> adrift = new LinkedHashMap<>();
+    private int nextNumber;
+    private boolean hadTrees;
+
+    /** By uid, in the order in which they came. */
+    Collection<Rank> ranks() {
+        return ranks.values();
+    }
+
+    /** Those that are connected. */
+    Collection<AgentSession> agents() {
+        return agents.values();
+    }
+
+    /** Ranks that may live on a host whose agent was lost for good. */
+    Collection<Rank> adrift() {
+        return adrift.values();
+    }
+
+    /** The rank of that uid, or null when it is none of the job, or none any more. */
+    Rank rank(final String uid) {
+        return ranks.get(uid);
+    }
+
+    /** Whether the job's last program has ended: there was one, none is left, and no lost agent can bring one back. */
+    boolean haveAllEnded() {
+        return hadTrees && ranks.isEmpty() && lostAgents.isEmpty()
+                && agents.values().stream().allMatch(a -> a.trees.isEmpty());
+    }
+
+    // ---- agents ----
+
+    /** An agent has come, with its ranks. One of the same id that was connected is closed. */
+    void joined(final AgentSession session, final AgentHello hello) throws ProtocolException {
+        final AgentSession before = agents.put(session.id(), session);
+        if (before != null) {
+            before.close();
+        }
+        hadTrees |= !hello.trees().isEmpty() || hello.restored();
+        for (final Member member : hello.members()) {
+            adopt(member, session).state = MemberState.of(member.state());
+        }
+        lostAgents.removeIf(lost -> lost.host().equals(session.host()));
+    }
+
+    /**
+     * The connection of an agent is gone. Its ranks stay until {@link #giveUp}.
+     *
+     * @return false when it has joined again already
+     */
+    boolean lost(final AgentSession session) {
+        if (!agents.remove(session.id(), session)) {
+            return false;
+        }
+        ranks.values().stream().filter(r -> r.agent == session && r.state == MemberState.RUNNING)
+                .forEach(r -> session.leftRunning.add(r.uid));
+        return true;
+    }
+
+    /** Whether another agent can bring back what the lost one had; then the job is not over before {@link #giveUp}. */
+    boolean mayReturn(final AgentSession session) {
+        final boolean mayReturn = !session.command().isEmpty()
+                && (!session.trees.isEmpty() || ranks.values().stream().anyMatch(r -> r.agent == session));
+        if (mayReturn) {
+            lostAgents.add(session);
+        }
+        return mayReturn;
+    }
+
+    /** Removes the ranks that the lost agent had, and that no other agent has brought back, and returns them. */
+    List<Rank> giveUp(final AgentSession session) {
+        lostAgents.remove(session);
+        final List<Rank> given = ranks.values().stream().filter(r -> r.agent == session).toList();
+        for (final Rank rank : given) {
+            ranks.remove(rank.uid);
+            if (session.leftRunning.contains(rank.uid) && !session.command().isEmpty()) {
+                adrift.put(rank.uid, rank);
+            }
+        }
+        return given;
+    }
+
+    // ---- programs ----
+
+    void launched(final AgentSession from, final Tree tree) {
+        from.trees.put(tree.hostPid(), tree);
+        hadTrees = true;
+    }
+
+    /** Returns whether it was there. */
+    boolean ended(final AgentSession from, final Tree tree) {
+        return from.trees.remove(tree.hostPid()) != null;
+    }
+
+    // ---- ranks ----
+
+    /** The rank that the agent speaks of: a new one, with a number of its own, or one that is known, where it is now. */
+    Rank adopt(final Member member, final AgentSession session) {
+        adrift.remove(member.uid());
+        Rank rank = ranks.get(member.uid());
+        if (rank == null) {
+            final int number = numbers.computeIfAbsent(member.uid(),
+                    uid -> member.rank() >= 0 && !numbers.containsValue(member.rank()) ? member.rank() : nextNumber);
+            nextNumber = Math.max(nextNumber, number + 1);
+            rank = new Rank(member, number, session);
+            ranks.put(rank.uid, rank);
+        } else {
+            rank.update(member, session);
+        }
+        return rank;
+    }
+
+    /** Those of the ranks adrift have ended: they are removed, and returned. */
+    List<Rank> endAdrift(final Predicate<Rank> which) {
+        final List<Rank> ended = adrift.values().stream().filter(which).toList();
+        ended.forEach(rank -> adrift.remove(rank.uid));
+        return ended;
+    }
+
+    /** Returns the rank that was removed, or null. */
+    Rank remove(final String uid) {
+        return ranks.remove(uid);
+    }
+}
