@@ -9,8 +9,9 @@ if [ ! -x "$java" ]; then
 	echo "shadowverbs: no JDK any more at ${java%/bin/java}, with which this was built: build again" >&2
 	exit 1
 fi
-case ${1-} in
-coordinator | agent | restart) kind=service ;;
+case "${1-} $* " in
+"coordinator "*" --daemon "* | "agent "*" --daemon "*) kind=command ;; # starts the service and ends
+"coordinator "* | "agent "* | "restart "*) kind=service ;;
 *) kind=command ;;
 esac
 exec "$java" "@$home/lib/$kind.options" -Dshadowverbs.home="$home" org.shadowverbs.coordinator.cli.Main "$@"
