@@ -334,8 +334,10 @@ final class Checkpoint {
         for (int round = 0;; round++) {
             drain.round(found);
             final boolean agree = drain.settled() && roster.complete();
-            final Set<String> wanted = drain.wanted();
-            wanted.addAll(roster.wanted());
+            final Set<String> wanted = roster.wanted();
+            if (!Phase.continues(Phase.DRAIN.ordinal(), round)) {
+                wanted.addAll(drain.wanted());
+            }
             final Reply reply = link.exchange(epoch, Phase.DRAIN, round,
                     new Contribution(drain.published(), wanted, agree, drain.waitingFor()));
             if (reply.unanimous()) {

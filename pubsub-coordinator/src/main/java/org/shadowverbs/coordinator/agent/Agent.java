@@ -345,15 +345,8 @@ public final class Agent implements AutoCloseable {
                 if (a.phase() == Phase.PAIRED.ordinal()) {
                     rank.state = MemberState.CLOSED;
                 }
-                final Map<String, byte[]> found = LinkedHashMap.newLinkedHashMap(rank.wanted.size());
-                for (final String key : rank.wanted) {
-                    final byte[] value = fetched.get(a.epoch() + "/" + key);
-                    if (value != null) {
-                        found.put(key, value);
-                    }
-                }
-                rank.send(new Answer(a.epoch(), a.attempt(), a.phase(), a.round(), found, a.unanimous(), a.ranks(),
-                        a.departed()));
+                rank.send(new Answer(a.epoch(), a.attempt(), a.phase(), a.round(),
+                        rank.found(a, key -> fetched.get(a.epoch() + "/" + key)), a.unanimous(), a.ranks(), a.departed()));
             }
             default -> rank.send(message);
         }
@@ -640,7 +633,7 @@ public final class Agent implements AutoCloseable {
         try {
             switch (message) {
                 case Contribute c -> {
-                    rank.wanted = c.want();
+                    rank.wants(c);
                     pass(rank, c);
                 }
                 case Detached d -> {

@@ -2,13 +2,21 @@
 package org.shadowverbs.coordinator.agent;
 
 import java.io.IOException;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import java.util.function.Function;
+import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.Outbox;
+import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
+import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 
 /** A rank of this host. Guarded by the agent's lock. */
@@ -30,8 +38,10 @@ final class LocalRank {
     boolean welcomed;
     boolean saidGoodbye;
     ProcessWatch watch;
-    /** The keys of its last contribution: an answer for the host is cut to them. */
-    Set<String> wanted = Set.of();
+    /** The keys that an answer for the host is cut to: those of its last contribution, in a drain those of all. */
+    private Set<String> wanted = Set.of();
+    /** Of these, those that it had not asked for before. */
+    private Set<String> asked = Set.of();
     /** What it said last before it closes its link, until it has. */
     Detached detached;
     /** The socket that it has given to be held while its image is made; -1: none. */
@@ -48,6 +58,33 @@ final class LocalRank {
         this.program = program;
         this.verdictPipe = verdictPipe;
         this.state = MemberState.RUNNING;
+    }
+
+    void wants(final Contribute c) {
+        asked = new LinkedHashSet<>(c.want());
+        if (Phase.continues(c.phase(), c.round())) {
+            asked.removeAll(wanted);
+            wanted.addAll(asked);
+        } else {
+            wanted = new HashSet<>(asked);
+        }
+    }
+
+    /** What is for it in an answer for the host: what it has asked for now, and of the rest what is new. */
+    Map<String, byte[]> found(final Answer answer, final Function<String, byte[]> fetched) {
+        final Map<String, byte[]> found = LinkedHashMap.newLinkedHashMap(asked.size());
+        for (final String key : asked) {
+            final byte[] value = fetched.apply(key);
+            if (value != null) {
+                found.put(key, value);
+            }
+        }
+        answer.found().forEach((key, value) -> {
+            if (wanted.contains(key)) {
+                found.put(key, value);
+            }
+        });
+        return found;
     }
 
     Member member() {

@@ -15,6 +15,14 @@ public enum Phase {
         return ordinal() >= PUBLISHED.ordinal();
     }
 
+    /**
+     * Whether an exchange goes on with the one of the round before: what is wanted comes on top of what was, and the reply has
+     * only what is new of all that. Rounds of a drain do, which may have thousands of keys.
+     */
+    public static boolean continues(final int phase, final int round) {
+        return phase == DRAIN.ordinal() && round > 0;
+    }
+
     /** The phase of that number, or null when there is none. */
     public static Phase of(final int ordinal) {
         return ordinal < 0 || ordinal >= VALUES.length ? null : VALUES[ordinal];

@@ -7,7 +7,8 @@ import java.util.Map;
 /**
  * What every rank gets once all have contributed.
  *
- * @param found the wanted keys that any rank published in this or an earlier exchange of the epoch
+ * @param found the wanted keys that any rank published in this or an earlier exchange of the epoch; in a round that goes on
+ *        with another ({@link Phase#continues}) only those that this rank does not have yet in this version
  * @param unanimous whether all agreed
  * @param ranks how many took part
  * @param departed the numbers of the ranks that began this epoch and are no more

@@ -27,6 +27,8 @@ final class AgentSession {
     final Map<Long, Tree> trees = new HashMap<>();
     /** The version of each value that the agent already holds: rounds of a drain resend only what has changed. */
     final Map<String, Integer> holds = new HashMap<>();
+    /** What its ranks have asked for: in the last exchange, in a drain in all its rounds. */
+    private Set<String> wanted = Set.of();
     /** Its connection is gone; it, or another one on its host, may come back for a while. */
     boolean lost;
     /** Its ranks that ran, attached to their devices, when it was lost. */
@@ -61,6 +63,16 @@ final class AgentSession {
     /** What starts it anew; empty where the processes of the job end with it. */
     List<String> command() {
         return command;
+    }
+
+    /** Adds to what its ranks want, or begins anew, and returns all of it. */
+    Set<String> wants(final Set<String> keys, final boolean more) {
+        if (more) {
+            wanted.addAll(keys);
+        } else {
+            wanted = keys;
+        }
+        return wanted;
     }
 
     void send(final Message message) {

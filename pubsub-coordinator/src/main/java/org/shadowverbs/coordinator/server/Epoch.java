@@ -220,7 +220,8 @@ final class Epoch {
             final boolean unanimous = x.unanimous(participants);
             final List<Integer> gone = List.copyOf(departed);
             x.wanted(participants).forEach((agent, keys) -> {
-                final Map<String, byte[]> values = published.newTo(agent, keys, number);
+                final Set<String> wanted = agent.wants(keys, Phase.continues(phase.ordinal(), round));
+                final Map<String, byte[]> values = published.newTo(agent, wanted, number);
                 final List<String> uids = participants.stream().filter(r -> r.agent == agent).map(r -> r.uid).toList();
                 agent.toRanks(uids, new Answer(number, attempt, (byte) phase.ordinal(), round, values, unanimous,
                         participants.size(), gone));

@@ -13,6 +13,8 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -30,6 +32,7 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
+import org.shadowverbs.coordinator.client.Contribution;
 import org.shadowverbs.coordinator.client.LinkLostException;
 import org.shadowverbs.coordinator.client.OwnKey;
 import org.shadowverbs.coordinator.client.Phase;
@@ -106,6 +109,61 @@ class CheckpointRunTest {
         a.awaitOpen(1);
         b.awaitOpen(1);
         assertEquals(1, most.get());
+    }
+
+    /** Each round changes some values and wants some more; a rank that adds up its replies knows what has been published. */
+    @Test
+    void theRoundsOfADrainSayWhatIsNew() throws Exception {
+        final int rounds = 60;
+        final int ranks = 3;
+        final int keys = 8;
+        final List<TestRank> all = List.of(job.rank("a"), job.rank("b"), job.rank("c"));
+        for (final TestRank rank : all) {
+            final int number = rank.number();
+            rank.drainRounds = rounds;
+            rank.brings = (phase, round, agree) -> {
+                final Map<String, byte[]> values = new HashMap<>();
+                final Set<String> wanted = new HashSet<>();
+                for (int key = 0; phase == Phase.DRAIN && key < ranks * keys; key++) {
+                    if (key / keys == number && chosen(key, round)) {
+                        values.put("k" + key, bytes(round + ""));
+                    }
+                    if (wanted(number, key) == round) {
+                        wanted.add("k" + key);
+                    }
+                }
+                return new Contribution(values, wanted, agree, "");
+            };
+        }
+        assertEquals("", job.checkpoint().problem());
+        for (final TestRank rank : all) {
+            rank.awaitOpen(1);
+            final Map<String, String> known = new HashMap<>();
+            final Map<String, String> published = new HashMap<>();
+            for (int round = 0; round < rounds; round++) {
+                final Map<String, byte[]> found = rank.replies.get(3 + round).found(); // after ANNOUNCE, CLOSE, PAIRED
+                found.forEach((key, value) -> known.put(key, new String(value, StandardCharsets.UTF_8)));
+                for (int key = 0; key < ranks * keys; key++) {
+                    if (chosen(key, round)) {
+                        published.put("k" + key, round + "");
+                    }
+                    final String expected = wanted(rank.number(), key) > round ? null : published.get("k" + key);
+                    assertEquals(expected, known.get("k" + key), rank.uid + " k" + key + " in round " + round);
+                    assertEquals(expected != null && (wanted(rank.number(), key) == round || chosen(key, round)),
+                            found.containsKey("k" + key), "only what is new: k" + key + " in round " + round);
+                }
+            }
+        }
+    }
+
+    /** Whether the key gets a new value in that round: some soon, some late, all but the first of each rank more than once. */
+    private static boolean chosen(final int key, final int round) {
+        return round % (key % 8 * 5 + 3) == key % 3 && (key % 8 > 0 || round < 3);
+    }
+
+    /** The round in which that rank begins to want the key. */
+    private static int wanted(final int rank, final int key) {
+        return (key * 7 + rank * 3) % 5 * 4;
     }
 
     private int unanswered() {

@@ -34,6 +34,10 @@ final class TestRank implements AutoCloseable {
         void exchange(TestRank rank, Phase phase, int round) throws IOException;
     }
 
+    interface Brings {
+        Contribution to(Phase phase, int round, boolean agree);
+    }
+
     final String uid;
     final Process process;
     final CompletableFuture<Integer> number = new CompletableFuture<>();
@@ -47,6 +51,8 @@ final class TestRank implements AutoCloseable {
     final BlockingQueue<String> ended = new LinkedBlockingQueue<>();
     volatile int drainRounds = 2;
     volatile Before before = (rank, phase, round) -> { };
+    /** What it brings to an exchange. */
+    volatile Brings brings = this::state;
     volatile RankLink link;
 
     private final Path socket;
@@ -145,11 +151,14 @@ final class TestRank implements AutoCloseable {
     private Reply exchange(final long epoch, final Phase phase, final int round, final boolean agree)
             throws CheckpointAborted, IOException {
         before.exchange(this, phase, round);
-        final byte[] value = (uid + " " + phase + " " + round).getBytes(StandardCharsets.UTF_8);
-        final Reply reply = link.exchange(epoch, phase, round,
-                new Contribution(Map.of("state-" + uid, value), Set.of("state-a", "state-b"), agree, "QP 7 of a peer"));
+        final Reply reply = link.exchange(epoch, phase, round, brings.to(phase, round, agree));
         replies.add(reply);
         return reply;
+    }
+
+    private Contribution state(final Phase phase, final int round, final boolean agree) {
+        final byte[] value = (uid + " " + phase + " " + round).getBytes(StandardCharsets.UTF_8);
+        return new Contribution(Map.of("state-" + uid, value), Set.of("state-a", "state-b"), agree, "QP 7 of a peer");
     }
 
     int number() throws Exception {
