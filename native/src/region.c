@@ -142,12 +142,15 @@ void sv_region_forget(const struct sv_mr *mr)
 void *sv_region_at(const struct ibv_context *vcontext, uint32_t vlkey, uint64_t address)
 {
 	struct table *now = sv_load_acquire(&table);
-	uint64_t shift = 0;
+	uint64_t key = key_of(vcontext, vlkey), shift = 0;
+	struct place *place;
 	uint32_t before;
 
 	while (now) {
 		before = sv_load_acquire(&sequence);
-		shift = sv_load_acquire(&find(now, key_of(vcontext, vlkey))->shift);
+		place = find(now, key);
+		/* A free place may be another region's by now. */
+		shift = sv_load_acquire(&place->key) == key ? sv_load_acquire(&place->shift) : 0;
 		if (likely(!(before & 1) && sv_load(&sequence) == before))
 			break;
 	}

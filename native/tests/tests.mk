@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests: programs that load the library together with a mock of libibverbs and a stand-in for the driver.
 
-TESTS := chain gate checkpoint srq xrc unreliable grh cq_ex memory window events cm process tcp turns dlsym between
+TESTS := chain gate checkpoint srq xrc unreliable grh region cq_ex memory window events cm process tcp turns dlsym between
 TEST_DIR := $(BUILD)/tests
 TEST_CFLAGS := $(CPPFLAGS) -Itests $(filter-out -Wmissing-prototypes -fvisibility=hidden,$(CFLAGS))
 TEST_PROGRAMS := $(TESTS:%=$(TEST_DIR)/%)
@@ -37,6 +37,11 @@ $(TEST_DIR)/between: tests/between.c tests/libbetween.h tests/driver.c tests/tes
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -lbetween -Wl,--no-as-needed -l:libibverbs.so.1 \
 		-lpthread -ldl
+
+# Has what it tests in it.
+$(TEST_DIR)/region: tests/region.c src/region.c src/region.h tests/test.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -o $@ $< -lpthread
 
 $(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
 	@echo '  TEST  $@'
