@@ -59,7 +59,7 @@ final class Roster {
         return numbers;
     }
 
-    /** Numbers are given in order and never twice: a gap is a rank that has left. */
+    /** Numbers are given in order and never twice: a gap is a rank that has left. Of the last ones {@code Reply.departed} tells. */
     boolean ranksHaveLeft() {
         return !numbers.isEmpty() && numbers.get(numbers.size() - 1) + 1 > numbers.size();
     }

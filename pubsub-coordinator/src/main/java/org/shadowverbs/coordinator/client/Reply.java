@@ -11,7 +11,8 @@ import java.util.Map;
  *        with another ({@link Phase#continues}) only those that this rank does not have yet in this version
  * @param unanimous whether all agreed
  * @param ranks how many took part
- * @param departed the numbers of the ranks that began this epoch and are no more
+ * @param departed the numbers of the ranks that began this epoch and are no more; and the last number that was given to a rank
+ *        of the job, if that had left before: what others had before shows as a gap among those that take part
  */
 public record Reply(Map<String, byte[]> found, boolean unanimous, int ranks, List<Integer> departed) {
 }

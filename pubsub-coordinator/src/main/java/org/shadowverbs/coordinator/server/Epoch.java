@@ -43,6 +43,7 @@ final class Epoch {
     private final Map<String, Exchange> exchanges = new HashMap<>();
     /** The ranks of the epoch that goes on; empty between checkpoints. */
     private final Set<Rank> participants = new LinkedHashSet<>();
+    /** Who began it and is no more; also the last rank of the job, if that had left before: of others a gap tells. */
     private final Set<Integer> departed = new TreeSet<>();
     private final List<String> deaths = new ArrayList<>();
 
@@ -96,6 +97,7 @@ final class Epoch {
                 rank.state = MemberState.IN_CHECKPOINT;
                 rank.waitingFor = "";
             }
+            members.lastIfGone().ifPresent(departed::add);
             stage = Phase.ANNOUNCE.name();
             return participants.size();
         } finally {

@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.OptionalInt;
 import java.util.Set;
 import java.util.function.Predicate;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
@@ -48,6 +49,12 @@ final class Members {
     /** The rank of that uid, or null when it is none of the job, or none any more. */
     Rank rank(final String uid) {
         return ranks.get(uid);
+    }
+
+    /** The last number that was given, if its rank is none of the job any more. */
+    OptionalInt lastIfGone() {
+        final boolean here = nextNumber == 0 || ranks.values().stream().anyMatch(rank -> rank.number == nextNumber - 1);
+        return here ? OptionalInt.empty() : OptionalInt.of(nextNumber - 1);
     }
 
     /** Whether the job's last program has ended: there was one, none is left, and no lost agent can bring one back. */

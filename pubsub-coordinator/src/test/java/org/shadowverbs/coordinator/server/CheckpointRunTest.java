@@ -38,6 +38,7 @@ import org.shadowverbs.coordinator.client.OwnKey;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.ReceiverRegister;
+import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
@@ -239,6 +240,30 @@ class CheckpointRunTest {
         assertEquals(List.of(1), a.replies.getLast().departed());
         assertEquals(0, job.images.frozen.get());
         assertEquals(List.of(), job.folders());
+    }
+
+    /** Of those between the others a gap tells. */
+    @Test
+    void ofTheRanksThatLeftBeforeTheLastOneIsTold() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final TestRank c = job.rank("c");
+        b.die();
+        c.die();
+        final Job all = job.coordinator.job();
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(20);
+        while (all.locked(() -> all.ranks().size()) > 1) {
+            assertTrue(System.nanoTime() < end, "the two have not been missed within 20 s");
+            Thread.sleep(5);
+        }
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(1);
+        assertEquals(Set.of(List.of(2)), Set.copyOf(a.replies.stream().map(Reply::departed).toList()));
+        final TestRank d = job.rank("d");
+        assertEquals("", job.checkpoint().problem());
+        a.awaitOpen(2);
+        assertEquals(3, d.number.get());
+        assertEquals(Set.of(List.of()), Set.copyOf(d.replies.stream().map(Reply::departed).toList()));
     }
 
     @Test
