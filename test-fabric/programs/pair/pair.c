@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -237,9 +238,21 @@ static void say_bye(struct pair *pair)
 	poll_one(pair->control_send_cq, &wc, "the end of the own last message");
 }
 
+void pair_await_end(struct pair *pair, pid_t peer)
+{
+	struct work_clock clock;
+	int turns = 0;
+
+	work_clock_start(&clock);
+	while (!kill(peer, 0))
+		wait_turn(&clock, &turns, PAIR_DEADLINE_S, "the end of the peer");
+	pair->alone = true;
+}
+
 void pair_say_ready(struct pair *pair)
 {
-	pair_sync(pair, "the peer's READY");
+	if (!pair->alone)
+		pair_sync(pair, "the peer's READY");
 	printf("READY %s rank %d\n", program_name, pair->rank);
 	fflush(stdout);
 }
@@ -368,7 +381,8 @@ int main(int argc, char **argv)
 	endpoint_open(&pair.endpoint, device, port, gid_index);
 	control_create(&pair);
 	program_run(&pair);
-	say_bye(&pair);
+	if (!pair.alone)
+		say_bye(&pair);
 	control_destroy(&pair);
 	endpoint_close(&pair.endpoint);
 	printf("DONE ok %s rank %d\n", program_name, pair.rank);

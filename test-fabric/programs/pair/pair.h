@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "../common/die.h"
 #include "../common/endpoint.h"
@@ -61,6 +62,7 @@ struct pair {
 	struct ibv_cq *control_send_cq, *control_receive_cq;
 	struct area control_area;
 	bool control_up;
+	bool alone;				/* the peer has ended: nothing is told it any more */
 };
 
 /* What each program defines. The first mode is the default. */
@@ -78,6 +80,9 @@ bool pair_may_go(struct pair *pair);
 /* Both give and get `size` bytes; neither returns before the other has called. */
 void pair_exchange(struct pair *pair, const char *what, const void *mine, void *theirs, size_t size);
 void pair_sync(struct pair *pair, const char *what);
+
+/* Waits until the peer, which ends before it says READY, has ended. What it had to say has been heard. */
+void pair_await_end(struct pair *pair, pid_t peer);
 
 void area_create(struct pair *pair, struct area *area, size_t size, int access);
 void area_destroy(struct area *area);

@@ -6,6 +6,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -28,6 +29,7 @@ final class TwoHosts implements AutoCloseable {
     private final Path work;
     private final List<Running> programs = new ArrayList<>();
     private final Map<String, String> environment;
+    private List<String> ownOnSecond = List.of();
     private int commands;
     private String port;
 
@@ -189,11 +191,19 @@ final class TwoHosts implements AutoCloseable {
         }
     }
 
+    /** To all that is started on the second host from now on that path is a file of its own, for once not a shared one. */
+    void ownFileOnSecond(final Path path) throws IOException {
+        ownOnSecond = List.of("unshare", "--mount", "sh", "-c", "mount --bind $0 $1 && shift && exec \"$@\"",
+                Files.copy(path, work.resolve("own"), StandardCopyOption.COPY_ATTRIBUTES).toString(), path.toString());
+    }
+
     private Running shadowverbs(final int host, final String... arguments) throws IOException {
         final Map<String, String> its = new HashMap<>(environment);
         its.put("SHADOWVERBS_RUN_DIR", work.resolve("run-" + host).toString());
         final List<String> command = new ArrayList<>(List.of("nsenter", "--net=/run/netns/" + namespace(host),
-                "--uts=" + uts(host), Distribution.DIST.resolve("bin/shadowverbs").toString()));
+                "--uts=" + uts(host)));
+        command.addAll(host == 1 ? ownOnSecond : List.of());
+        command.add(Distribution.DIST.resolve("bin/shadowverbs").toString());
         command.addAll(List.of(arguments));
         return start(arguments[0] + "-" + commands++, its, command);
     }
