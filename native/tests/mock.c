@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,7 @@ int mock_objects;
 bool mock_completes_at_once;
 unsigned mock_forbidden;
 unsigned mock_hold;
+bool mock_yields;
 uint32_t mock_advised[4];
 unsigned mock_advices;
 
@@ -385,6 +387,10 @@ static int post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_r
 	int err = 0;
 
 	check_permitted();
+	if (__atomic_add_fetch(&srq->inside, 1, __ATOMIC_SEQ_CST) != 1)
+		die("shared receive queue with one thread in it");
+	if (mock_yields)
+		sched_yield();
 	pthread_mutex_lock(&lock);
 	for (; wr && !err; wr = wr->next) {
 		if (fails()) {
@@ -395,6 +401,7 @@ static int post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_r
 		}
 	}
 	pthread_mutex_unlock(&lock);
+	__atomic_sub_fetch(&srq->inside, 1, __ATOMIC_SEQ_CST);
 	return err;
 }
 

@@ -72,6 +72,7 @@ struct mock_srq {
 	struct mock_queue recv;
 	uint32_t limit;
 	unsigned users;			/* QPs */
+	unsigned inside;		/* threads that post: the library must let in one only */
 	struct ibv_cq *cq;		/* of XRC */
 	uint32_t number;
 };
@@ -100,6 +101,8 @@ extern int mock_fail_after;
 extern bool mock_completes_at_once;
 /* Set: a thread that posts sends stays in the device until it is cleared. */
 extern unsigned mock_hold;
+/* Posting to an SRQ lets other threads run. */
+extern bool mock_yields;
 /* Set: the device must not be used, for the gate is closed. */
 extern unsigned mock_forbidden;
 /* Of the next QP; those after it count up. */
