@@ -120,9 +120,10 @@ class RestartGatheringTest {
         final Path folder = o.folder();
         final Manifest manifest = ManifestFile.read(folder);
         job.ranks.getFirst().die();
-        job.agent.close();
+        // An agent that is lost while it has ranks is waited for.
         job.coordinator.job().epoch().await(() -> job.coordinator.job().ranks().isEmpty(), Duration.ofSeconds(60),
                 () -> "the rank is still there");
+        job.agent.close();
         final long pid = ProcessHandle.current().pid();
         try (FrameChannel a = join("a", pid, "ckpt-1"); FrameChannel b = join("b", pid, "ckpt-1")) {
             assertInstanceOf(RestartShare.class, next(a));
