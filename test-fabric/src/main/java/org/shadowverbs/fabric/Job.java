@@ -17,20 +17,27 @@ import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
+import org.shadowverbs.coordinator.cli.Address;
+import org.shadowverbs.coordinator.cli.CommandException;
+import org.shadowverbs.coordinator.cli.CoordinatorClient;
+import org.shadowverbs.coordinator.protocol.HostMessages.Result;
 
 /**
  * A job on the software HCA, driven by the commands of the distribution as a person would: a coordinator on a port of
- * its own, programs launched under it, checkpoints, restarts. Everything it leaves behind is in one temporary folder
- * and one fabric directory, both removed at the end.
+ * its own, programs launched under it, checkpoints, restarts. Only what is asked again and again while it waits, and the end
+ * of a coordinator, it asks by itself: commands that start in a row take their processors from what is waited for.
+ * Everything it leaves behind is in one temporary folder and one fabric directory, both removed at the end.
  */
 final class Job implements AutoCloseable {
     /**
-     * A setting of the software HCA: so long it takes for each request, so that no program ends before it is to. Longer than
-     * a turn on a processor: where sessions are scheduled as groups, Linux 6.18 lets a thread that sleeps for less, next to
-     * one that spins, keep all other sessions waiting for seconds.
+     * A setting of the software HCA: so long it takes for each request, so that no program ends before it is to, on machines
+     * that are many times slower in all else, too. Longer than a turn on a processor: where sessions are scheduled as groups,
+     * Linux 6.18 lets a thread that sleeps for less, next to one that spins, keep all other sessions waiting for seconds.
      */
-    static final String SLOW = "SV_HCA_EXEC_DELAY_US=4000";
+    static final String SLOW = "SV_HCA_EXEC_DELAY_US=20000";
     private static final Duration COMMAND = Duration.ofSeconds(90);
+    /** Between two looks at what is waited for: who looks takes processor time from that. */
+    static final Duration PAUSE = Duration.ofMillis(20);
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Path dist;
@@ -73,7 +80,7 @@ final class Job implements AutoCloseable {
         endCoordinator();
         final Path file = work.resolve("port-" + commands);
         succeed("coordinator", concat(List.of("--daemon", "--port", "0", "--port-file", file.toString(), "--ckptdir",
-                checkpoints().toString()), options));
+                checkpoints().toString()), options).toArray(new String[0]));
         port = Integer.parseInt(Files.readString(file).strip());
     }
 
@@ -116,10 +123,14 @@ final class Job implements AutoCloseable {
     }
 
     /** Ends what it runs, and it. One that is not there any more is none to be ended. */
-    private void endCoordinator() throws IOException, InterruptedException {
+    private void endCoordinator() {
         if (port != 0) {
-            runCommand("kill", concat(at(), "--now").toArray(new String[0])).awaitEnd(COMMAND);
-            runCommand("quit", at().toArray(new String[0])).awaitEnd(COMMAND);
+            try {
+                ask("kill", Map.of("now", "true"));
+                ask("quit", Map.of());
+            } catch (CommandException | CoordinatorClient.Unreachable e) {
+                // It is not there any more, or ends: what it has left is ended with the job.
+            }
             port = 0;
         }
     }
@@ -189,7 +200,11 @@ final class Job implements AutoCloseable {
 
     /** Takes a checkpoint. @return what the command printed: folder, image_bytes, checkpoint_ms, drain_ms, ... */
     JsonNode checkpoint(final String... options) throws IOException, InterruptedException {
-        final Running command = startCheckpoint(options);
+        return checkpointed(startCheckpoint(options));
+    }
+
+    /** Waits for the end of a checkpoint command, which must be with status 0. @return what it printed */
+    JsonNode checkpointed(final Running command) throws IOException, InterruptedException {
         command.succeed(COMMAND);
         return JSON.readTree(command.output());
     }
@@ -229,6 +244,7 @@ final class Job implements AutoCloseable {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + ranks + " ranks of "
                         + restart.name() + ": " + status() + words());
             }
+            Thread.sleep(PAUSE);
         }
     }
 
@@ -238,16 +254,27 @@ final class Job implements AutoCloseable {
                 backend == null ? at() : concat(at(), "--backend", backend), checkpoint));
     }
 
-    JsonNode status() throws IOException, InterruptedException {
-        return JSON.readTree(succeed("status", concat(at(), "--json")));
+    /** What the command {@code status} prints as JSON. */
+    JsonNode status() throws IOException {
+        try {
+            return JSON.readTree(ask("status", Map.of()).json());
+        } catch (CommandException | CoordinatorClient.Unreachable e) {
+            throw new IOException(e.getMessage(), e);
+        }
+    }
+
+    private Result ask(final String command, final Map<String, String> arguments)
+            throws CommandException, CoordinatorClient.Unreachable {
+        return CoordinatorClient.call(new Address("127.0.0.1", port, true, environment), command, arguments, COMMAND.toMillis(),
+                line -> { });
     }
 
     /** The phase of the checkpoint that goes on; else "running". */
     String stage() {
         try {
             return status().get("stage").asText();
-        } catch (IOException | InterruptedException e) {
-            throw new IllegalStateException(e);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
         }
     }
 
@@ -263,10 +290,11 @@ final class Job implements AutoCloseable {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + ranks + " ranks: " + status()
                         + words());
             }
+            Thread.sleep(PAUSE);
         }
     }
 
-    private int runningRanks() throws IOException, InterruptedException {
+    private int runningRanks() throws IOException {
         int running = 0;
         for (final JsonNode rank : status().get("ranks")) {
             running += "running".equals(rank.get("state").asText()) ? 1 : 0;
@@ -283,7 +311,7 @@ final class Job implements AutoCloseable {
             if (System.nanoTime() > end) {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + what + words());
             }
-            Thread.sleep(5);
+            Thread.sleep(PAUSE);
         }
     }
 
@@ -345,11 +373,6 @@ final class Job implements AutoCloseable {
         return Stream.concat(first.stream(), Stream.of(second)).toList();
     }
 
-    private String succeed(final String command, final List<String> arguments)
-            throws IOException, InterruptedException {
-        return succeed(command, arguments.toArray(new String[0]));
-    }
-
     /** What the programs have said, for a message. */
     private String words() throws IOException {
         final StringBuilder words = new StringBuilder();
@@ -366,8 +389,6 @@ final class Job implements AutoCloseable {
     public void close() throws IOException {
         try {
             endCoordinator();
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
         } finally {
             for (final Running program : programs) {
                 program.close();

@@ -42,7 +42,7 @@ final class Running implements AutoCloseable {
 
     /** @return the exit status; a signal's is 128 and its number */
     int awaitEnd(final Duration deadline) throws IOException, InterruptedException {
-        if (!process.waitFor(deadline.toMillis(), TimeUnit.MILLISECONDS)) {
+        if (!endsWithin(deadline)) {
             throw new IOException("waited " + deadline.toSeconds() + " s for the end of " + name + "; it said: "
                     + output() + errors());
         }
@@ -57,6 +57,11 @@ final class Running implements AutoCloseable {
         }
     }
 
+    /** Waits so long for the end. @return whether it has come */
+    boolean endsWithin(final Duration time) throws InterruptedException {
+        return process.waitFor(time.toMillis(), TimeUnit.MILLISECONDS);
+    }
+
     String name() {
         return name;
     }
@@ -67,6 +72,11 @@ final class Running implements AutoCloseable {
 
     boolean isRunning() {
         return process.isAlive();
+    }
+
+    /** Whether it has ended by itself, and well. */
+    boolean hasSucceeded() {
+        return !process.isAlive() && process.exitValue() == 0;
     }
 
     String output() throws IOException {

@@ -31,6 +31,7 @@ final class CommandSystemTest {
             final Running program = selfcheck.launch("selfcheck", 2);
             selfcheck.awaitConnected();
             assertTrue(job.succeed("status", at(job)).contains("selfcheck"));
+            assertEquals(2, JSON.readTree(job.succeed("status", at(job, "--json"))).get("ranks").size());
             final String folder = job.checkpoint().get("folder").asText();
 
             final JsonNode list = JSON.readTree(job.succeed("list", at(job, "--json")));

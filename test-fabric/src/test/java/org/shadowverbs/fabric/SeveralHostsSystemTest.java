@@ -78,23 +78,43 @@ final class SeveralHostsSystemTest {
 
     @Test
     void pingPongGoesOnWithTheHostsSwapped() throws Exception {
+        int iterations = 100_000;
+        while (!pingPongGoesOnWithTheHostsSwapped(iterations)) {
+            iterations *= 10;
+            assertTrue(iterations < 1_000_000_000, "it ends before it is checkpointed");
+        }
+    }
+
+    /** @return whether there were so many iterations that the programs had not ended before they were to be saved */
+    private boolean pingPongGoesOnWithTheHostsSwapped(final int iterations) throws Exception {
         try (TwoHosts two = TwoHosts.start()) {
             hosts = two;
-            final String[] command = {"ibv_rc_pingpong", "-g", "0", "-c", "-n", "100000"};
+            final String[] command = {"ibv_rc_pingpong", "-g", "0", "-c", "-n", Integer.toString(iterations)};
             final Running server = hosts.launch(0, command);
             TwoHosts.await("the port", TwoHosts.listens(server, 18515), server);
             final Running client = hosts.launch(1, Stream.concat(Stream.of(command), Stream.of(TwoHosts.address(0)))
                     .toArray(String[]::new));
-            hosts.awaitRanks(2, List.of(server, client));
-            hosts.checkpoint();
-            kill(List.of(server, client));
+            while (hosts.runningRanks() < 2) {
+                if (client.hasSucceeded()) {
+                    return false;
+                }
+                assertTrue(client.isRunning(), client.output() + client.errors());
+            }
+            final Running checkpoint = hosts.command(0, "checkpoint", "--kill");
+            checkpoint.awaitEnd(ENDING);
+            if (server.hasSucceeded() || client.hasSucceeded()) {
+                return false;
+            }
+            checkpoint.succeed(ENDING);
+            hosts.endCoordinator();
             for (final Running restart : restart(List.of("--from", "node1"), List.of("--from", "node0"))) {
                 restart.succeed(ENDING);
             }
             for (final Running program : List.of(server, client)) {
-                assertEquals(1, program.lines("100000 iters in"), program.output() + program.errors());
+                assertEquals(1, program.lines(iterations + " iters in"), program.output() + program.errors());
                 assertEquals(0, program.lines("invalid data"), program.output() + program.errors());
             }
+            return true;
         }
     }
 

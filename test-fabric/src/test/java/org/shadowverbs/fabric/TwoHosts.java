@@ -166,11 +166,16 @@ final class TwoHosts implements AutoCloseable {
                             + program.output() + program.errors());
                 }
             }
-            running = 0;
-            for (final JsonNode rank : status().get("ranks")) {
-                running += "running".equals(rank.get("state").asText()) ? 1 : 0;
-            }
+            running = runningRanks();
         }
+    }
+
+    int runningRanks() throws IOException, InterruptedException {
+        int running = 0;
+        for (final JsonNode rank : status().get("ranks")) {
+            running += "running".equals(rank.get("state").asText()) ? 1 : 0;
+        }
+        return running;
     }
 
     /** Whether a program on its host listens at a port. */
@@ -187,7 +192,7 @@ final class TwoHosts implements AutoCloseable {
                 throw new IOException("waited for " + what + " of " + program.name() + ", which said: "
                         + program.output() + program.errors());
             }
-            Thread.sleep(5);
+            Thread.sleep(Job.PAUSE);
         }
     }
 

@@ -32,7 +32,7 @@ final class TwoHostsSystemTest {
     @ValueSource(strings = {"ib_send_bw", "ib_write_lat", "ib_read_bw", "ib_atomic_lat", "ib_send_lat -c UD -g"})
     void perftestMeasures(final String program) throws Exception {
         try (TwoHosts hosts = TwoHosts.start()) {
-            PerftestSystemTest.assertPlausible(run(hosts, Stream.concat(Stream.of(program.split(" ")),
+            Perftest.assertPlausible(run(hosts, Stream.concat(Stream.of(program.split(" ")),
                     Stream.of("-F", "-n", "2000", "-p", Integer.toString(PORT))).toArray(String[]::new)).getLast());
         }
     }

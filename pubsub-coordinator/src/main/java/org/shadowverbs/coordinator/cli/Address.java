@@ -13,7 +13,7 @@ import org.shadowverbs.coordinator.protocol.RunDirectory;
  * @param named whether the user named it, by flags or environment; else it is the default one of this host
  * @param environment the command's
  */
-record Address(String host, int port, boolean named, Map<String, String> environment) {
+public record Address(String host, int port, boolean named, Map<String, String> environment) {
     static final int DEFAULT_PORT = 7790;
 
     static Address of(final String command, final Arguments arguments, final Map<String, String> environment)

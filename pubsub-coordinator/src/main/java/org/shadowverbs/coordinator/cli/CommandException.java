@@ -2,7 +2,7 @@
 package org.shadowverbs.coordinator.cli;
 
 /** The command could not do what it was to do. The message is one line. */
-class CommandException extends Exception {
+public class CommandException extends Exception {
     private static final long serialVersionUID = 1L;
 
     private final int status;

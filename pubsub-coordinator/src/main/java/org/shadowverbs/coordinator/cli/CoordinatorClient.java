@@ -15,14 +15,14 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 
 /** Asks a coordinator for something. */
-final class CoordinatorClient {
+public final class CoordinatorClient {
     private static final int CONNECT_MILLIS = 5_000;
 
     private CoordinatorClient() {
     }
 
     /** No coordinator listens there. */
-    static final class Unreachable extends Exception {
+    public static final class Unreachable extends Exception {
         private static final long serialVersionUID = 1L;
 
         Unreachable(final String message) {
@@ -44,7 +44,7 @@ final class CoordinatorClient {
      *
      * @param deadlineMillis 0: as long as it takes (the coordinator has deadlines of its own)
      */
-    static Result call(final Address address, final String name, final Map<String, String> arguments,
+    public static Result call(final Address address, final String name, final Map<String, String> arguments,
             final long deadlineMillis, final Consumer<String> lines) throws CommandException, Unreachable {
         final FrameChannel channel;
         try {
