@@ -407,6 +407,8 @@ struct sv_bookmark {
 	uint32_t shared;		/* 1: receives come from an SRQ, see struct sv_srq_mark */
 	uint32_t last_receive;		/* of a QP with an SRQ, in error: all its receive completions have been seen */
 	uint64_t flushed;		/* of the receives, those whose error completion is kept and not settled */
+	uint32_t sq_drained;		/* in SQD: IBV_EVENT_SQ_DRAINED has come from the device */
+	uint32_t reserved;
 };
 void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark);
 

@@ -73,6 +73,8 @@ static int take_real(struct sv_context *context, struct sv_event *event)
 				continue;
 			sv_store_release(&qp->last_receive, 1);
 		}
+		if (real.event_type == IBV_EVENT_SQ_DRAINED)
+			sv_store_release(&sv_qp_of(event->object)->sq_drained, 1);
 		/* Nothing that we virtualize has the others (WQ). */
 		if (event->object || concerns_port(real.event_type))
 			return 1;

@@ -285,6 +285,7 @@ void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark)
 	bookmark->marker = qp->marker;
 	bookmark->landings = qp->landings.count;
 	bookmark->flushed = qp->recv_held;
+	bookmark->sq_drained = sv_load_acquire(&qp->sq_drained);
 	bookmark->shared = qp->srq || sv_is_xrc_receiver(qp);
 	bookmark->last_receive = sv_load_acquire(&qp->last_receive);
 }

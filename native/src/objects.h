@@ -288,6 +288,7 @@ struct sv_qp {
 	uint64_t shared_received;	/* messages for which the SRQ had a receive */
 	uint32_t real_num;		/* of the real QP, in the table of numbers; 0: not there */
 	uint32_t last_receive;		/* as in struct sv_bookmark */
+	uint32_t sq_drained;		/* likewise */
 	uint32_t targeted;		/* of UD and XRC: what sq.max_wr is of the others */
 	uint64_t recv_held;		/* held errors of the receive queue */
 	uint16_t opened;

@@ -260,6 +260,9 @@ void sv_qp_state(struct ibv_qp *vqp, int state)
 	struct sv_qp *qp = sv_qp_of(vqp);
 
 	vqp->state = state;
+	/* Of the next time in SQD the event may come before this is called. */
+	if (state != IBV_QPS_SQD)
+		sv_store_release(&qp->sq_drained, 0);
 	if (sv_names_target(qp))
 		qp->targeted = state < IBV_QPS_RTS ? 0 : qp->cap.max_send_wr;
 	else

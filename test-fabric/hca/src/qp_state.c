@@ -269,6 +269,8 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		return hca_errno(ret);
 	}
 
+	if (to == IBV_QPS_SQD && from != IBV_QPS_SQD)
+		qp->attr.en_sqd_async_notify = 0;	/* asked for with each transition */
 	apply(qp, attr, rest);
 	if (to == IBV_QPS_RESET)
 		reset(qp);

@@ -46,6 +46,7 @@ void link_create(struct pair *pair, struct link *link, const struct link_wishes 
 	struct ibv_qp_init_attr init = {
 		.send_cq = wishes->send_cq,
 		.recv_cq = wishes->receive_cq,
+		.srq = wishes->srq,
 		.cap = {
 			.max_send_wr = wishes->max_send,
 			.max_recv_wr = wishes->max_receive,

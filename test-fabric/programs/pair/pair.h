@@ -43,6 +43,7 @@ struct link {
 struct link_wishes {
 	struct ibv_cq *send_cq, *receive_cq;
 	int max_send, max_receive, max_inline;
+	struct ibv_srq *srq;			/* NULL: a receive queue of its own */
 	int access;				/* of the queue pair */
 	const struct qp_timing *timing;		/* NULL: qp_patient */
 };

@@ -98,6 +98,13 @@ static void inherit(unsigned handle, unsigned k)
 	qps[handle] = NULL;
 }
 
+static int change_state(uint64_t k, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	return ibv_modify_qp(QP(k), &attr, IBV_QP_STATE);
+}
+
 static void make_cq(const uint64_t *a)
 {
 	made(CQ(a[0]) = verbs_way(a[2])->create_cq(endpoint.context, a[1], NULL, NULL));
@@ -192,7 +199,11 @@ bool object_step(const char *verb, const uint64_t *a)
 	else if (!strcmp(verb, "inherit"))
 		inherit(slot(a[0], QPS + HANDLES), slot(a[1], QPS));
 	else if (!strcmp(verb, "error"))
-		result(ibv_modify_qp(QP(a[0]), &(struct ibv_qp_attr){ .qp_state = IBV_QPS_ERR }, IBV_QP_STATE));
+		result(change_state(a[0], IBV_QPS_ERR));
+	else if (!strcmp(verb, "hold"))
+		result(change_state(a[0], IBV_QPS_SQD));
+	else if (!strcmp(verb, "release"))
+		result(change_state(a[0], IBV_QPS_RTS));
 	else
 		return false;
 	return true;

@@ -15,7 +15,7 @@
  *                                   queues, S0 of XRC the slot of the domain
  *   open H K | unopen H             slots 16 to 23 for further handles of the receiver K of XRC
  *   inherit H K                     the first handle of K is destroyed, H takes its slot
- *   error K                         queue pair K to ERR
+ *   error K | hold K | release K    queue pair K to ERR; from RTS to SQD; back
  *   send K M AT LENGTH IMM INLINE WAY TO A | recv K M AT LENGTH             wr_id: the number of the line
  *   srecv S M AT LENGTH             of a shared receive queue
  *   write K M AT LENGTH REMOTE-M REMOTE-AT IMM WAY TO | read K M AT LENGTH REMOTE-M REMOTE-AT WAY TO

@@ -67,6 +67,8 @@ final class QueuePair implements Rung {
     int minRnrTimer;
     /** Of datagrams. */
     int qkey;
+    /** Whether the application wants to know when the send queue is drained. */
+    boolean drainEvent;
     /** The protection domain of the memory that the peer means; of XRC that of the queue which its request names. */
     long remoteDomain;
     /** Addresses of the structs that stand for it: its own, and those of ibv_open_qp. */
@@ -180,6 +182,9 @@ final class QueuePair implements Rung {
                 requester.proceed();
                 break;
             case SQD:
+                if (before != SQD) {
+                    requester.hold();
+                }
                 requester.proceed();
                 break;
             case SQE:

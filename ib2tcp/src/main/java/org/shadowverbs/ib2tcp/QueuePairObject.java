@@ -278,6 +278,9 @@ final class QueuePairObject {
             pkeyIndex = ibv_qp_attr.pkey_index(attr) & 0xffff;
         }
         if (has(mask, verbs_h.IBV_QP_STATE())) {
+            if (target == QueuePair.SQD && qp.state != QueuePair.SQD) {
+                qp.drainEvent = has(mask, verbs_h.IBV_QP_EN_SQD_ASYNC_NOTIFY()) && ibv_qp_attr.en_sqd_async_notify(attr) != 0;
+            }
             qp.enter(target);
         }
     }
@@ -313,6 +316,7 @@ final class QueuePairObject {
     void query(final MemorySegment attr, final MemorySegment init) {
         ibv_qp_attr.qp_state(attr, qp.state);
         ibv_qp_attr.cur_qp_state(attr, qp.state);
+        ibv_qp_attr.sq_draining(attr, (byte) (qp.requester.draining() ? 1 : 0));
         ibv_qp_attr.path_mtu(attr, mtu);
         ibv_qp_attr.rq_psn(attr, qp.recvSequence);
         ibv_qp_attr.sq_psn(attr, qp.sendSequence);

@@ -28,6 +28,8 @@ final class ReliableRequester extends Requester {
     private int rnrLeft;
     private boolean waiting;
     private boolean waitsForReceive;
+    /** The first request of which nothing had been sent when it was gone back last. */
+    private int furthest;
 
     ReliableRequester(final QueuePair qp) {
         super(qp);
@@ -39,6 +41,7 @@ final class ReliableRequester extends Requester {
         waiting = false;
         device.timers.remove(this);
         at = qp.send.head();
+        furthest = at;
         offset = 0;
         outstanding = 0;
         answered = 0;
@@ -61,11 +64,12 @@ final class ReliableRequester extends Requester {
     /** Sends what there is to send. */
     @Override
     void proceed() {
-        if (!sends() || waiting || drained()) {
+        if (!sends() || waiting) {
             return;
         }
         passLocals();
-        if (!sends() || at == qp.send.tail() && offset == 0) {
+        sayDrained();
+        if (!sends() || offset == 0 && (at == qp.send.tail() || !mayBegin())) {
             return;
         }
         if (link == null) {
@@ -80,7 +84,7 @@ final class ReliableRequester extends Requester {
 
     /** Executes the requests to be sent next, as long as nothing of them is sent. */
     private void passLocals() {
-        while (offset == 0 && at != qp.send.tail() && qp.state == QueuePair.RTS
+        while (offset == 0 && at != qp.send.tail() && sends() && mayBegin()
                 && Frame.local(Memory.i32(qp.send.entry(at) + Layouts.SEND_OPCODE))) {
             final long request = qp.send.entry(at);
             if (at - localsDone >= 0) {
@@ -118,7 +122,7 @@ final class ReliableRequester extends Requester {
         final int opcode = Memory.i32(request + Layouts.SEND_OPCODE);
         final int flags = Memory.i32(request + Layouts.SEND_FLAGS);
         final long length = Memory.i64(request + Layouts.SEND_LENGTH);
-        if (Frame.local(opcode) || offset == 0 && (qp.state == QueuePair.SQD || outstanding > 0 && ((flags & FLAG_FENCE) != 0
+        if (Frame.local(opcode) || offset == 0 && (!mayBegin() || outstanding > 0 && ((flags & FLAG_FENCE) != 0
                 || Frame.reads(opcode) && outstanding >= qp.maxReads))) {
             return false;
         }
@@ -347,12 +351,19 @@ final class ReliableRequester extends Requester {
     }
 
     private void goBack() {
+        furthest = begun();
         at = qp.send.head();
         nextSequence = headSequence;
         offset = 0;
         outstanding = 0;
         answered = 0;
         attempt = attempt + 1 & 0xff;
+    }
+
+    @Override
+    int begun() {
+        final int now = super.begun();
+        return furthest - now > 0 ? furthest : now;
     }
 
     private void await(final long nanos, final boolean receive) {

@@ -18,6 +18,8 @@ abstract class Requester extends Sender {
     long offset;
     /** Until then, if it waits; in nanoseconds. */
     long resumeAt;
+    /** In SQD: the first request that had not been begun then. */
+    private int held;
     private boolean drainReported;
 
     Requester(final QueuePair qp) {
@@ -72,17 +74,35 @@ abstract class Requester extends Sender {
         return qp.state == QueuePair.RTS || qp.state == QueuePair.SQD;
     }
 
-    /** In SQD no further request is begun, which is said when those before are completed. */
-    final boolean drained() {
-        if (qp.state != QueuePair.SQD || at != qp.send.head() || offset != 0) {
-            drainReported = false;
-            return false;
-        }
-        if (!drainReported) {
+    /** The queue pair goes to SQD. */
+    final void hold() {
+        held = begun();
+        drainReported = false;
+    }
+
+    /** The first request of which nothing has been sent yet. */
+    int begun() {
+        return at + (offset != 0 ? 1 : 0);
+    }
+
+    /** In SQD no further request is begun; what was, is sent to its end, and again where that is necessary. */
+    final boolean mayBegin() {
+        return qp.state != QueuePair.SQD || at - held < 0;
+    }
+
+    /** In SQD, a request that was begun is not completed. */
+    final boolean draining() {
+        return qp.state == QueuePair.SQD && (offset != 0 || at - held < 0 || at != qp.send.head());
+    }
+
+    /** Says that the send queue is drained, if it is, once. */
+    final void sayDrained() {
+        if (qp.state == QueuePair.SQD && !draining() && !drainReported) {
             drainReported = true;
-            qp.event(QueuePair.EVENT_SQ_DRAINED);
+            if (qp.drainEvent) {
+                qp.event(QueuePair.EVENT_SQ_DRAINED);
+            }
         }
-        return true;
     }
 
     /** Starts the header of a request's next frame and adds its payload. */

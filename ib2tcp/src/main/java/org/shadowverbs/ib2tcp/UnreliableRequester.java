@@ -62,7 +62,8 @@ final class UnreliableRequester extends Requester {
 
     @Override
     void proceed() {
-        while (sends() && !queued && !drained() && mayGoOn()) {
+        sayDrained();
+        while (sends() && !queued && mayGoOn()) {
             if (offset > 0 || begin()) {
                 link.schedule(this);
                 break;
@@ -118,7 +119,7 @@ final class UnreliableRequester extends Requester {
     }
 
     private boolean mayGoOn() {
-        return offset > 0 || at != qp.send.tail() && qp.state == QueuePair.RTS;
+        return offset > 0 || at != qp.send.tail() && mayBegin();
     }
 
     /** Finds the way for the request. @return false: it is over already, or the queue is in error */
@@ -231,9 +232,7 @@ final class UnreliableRequester extends Requester {
         while (qp.send.head() != at && Memory.i32(qp.send.first() + Layouts.SEND_SEQUENCE) == DONE) {
             qp.completeSend(CompletionQueue.SUCCESS);
         }
-        if (qp.state == QueuePair.SQD) {
-            drained();
-        }
+        sayDrained();
     }
 
     /** A datagram has waited long enough. */

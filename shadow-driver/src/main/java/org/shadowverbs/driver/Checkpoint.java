@@ -147,7 +147,7 @@ final class Checkpoint {
         for (final Connection c : peers.connections()) {
             // At the RNR NAK of a finite count of retries, the sender's error may be minutes, or milliseconds, away.
             final int state = c.qp.attributes.state();
-            if (c.peer != null && c.peer.rnrRetry < 7 && state == verbs_h.IBV_QPS_RTS()
+            if (c.peer != null && c.peer.rnrRetry < 7 && (state == verbs_h.IBV_QPS_RTS() || state == verbs_h.IBV_QPS_SQD())
                     && c.qp.attributes.minRnrTimer() != 0) {
                 c.timerRaised = setMinRnrTimer(c.qp, 0) == 0;
             }
@@ -177,9 +177,6 @@ final class Checkpoint {
             // While the gates are open, a peer may have been created after its rank had published.
             if (c.pairing == Pairing.OUTSIDE && phase == Phase.CLOSE) {
                 throw new Refusal(c.name() + ": the peer is outside the job");
-            }
-            if (c.qp.attributes.state() == verbs_h.IBV_QPS_SQD()) {
-                throw new Refusal(c.name() + ": the send queue is being drained (SQD), which cannot be checkpointed");
             }
         }
     }
@@ -224,12 +221,17 @@ final class Checkpoint {
         }
     }
 
+    /** What a queue pair that sends is told to stay in when something else is changed. */
+    static int stateForChange(final Qp qp) {
+        return qp.attributes.state() == verbs_h.IBV_QPS_SQD() ? verbs_h.IBV_QPS_SQD() : verbs_h.IBV_QPS_RTS();
+    }
+
     private int setMinRnrTimer(final Qp qp, final int value) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment attr = ibv_qp_attr.allocate(arena);
-            ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_RTS());
             ibv_qp_attr.min_rnr_timer(attr, (byte) value);
             synchronized (qp) {
+                ibv_qp_attr.qp_state(attr, stateForChange(qp));
                 return qp.real == 0 ? VerbsErrno.EINVAL
                         : backend.modifyQp(qp.real, attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_MIN_RNR_TIMER());
             }
@@ -299,7 +301,7 @@ final class Checkpoint {
         Phase phase = Phase.DRAIN;
         try {
             rounds(drain);
-            drain.flushDatagrams(request.deadlineSeconds());
+            drain.flushUnreliable(request.deadlineSeconds());
             reattach.drained(Drained.ALL);
             timings.end("DRAIN");
             phase = Phase.DETACH;

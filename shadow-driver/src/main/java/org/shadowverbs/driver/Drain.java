@@ -146,15 +146,13 @@ final class Drain {
     }
 
     /**
-     * When all ranks have settled, and no datagram waits to be sent any more: takes back what the queue pairs of datagrams
-     * hold. That concerns nobody else.
+     * When all ranks have settled, and nothing waits to be sent any more: takes back what the queue pairs without
+     * acknowledgements hold, where only that tells. That concerns nobody else.
      */
-    void flushDatagrams(final int seconds) throws Refusal {
+    void flushUnreliable(final int seconds) throws Refusal {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
         for (final Connection c : connections) {
-            final int state = c.qp.attributes.state();
-            if (c.qp.datagrams() && !c.end.flushing
-                    && (state == verbs_h.IBV_QPS_RTR() || state == verbs_h.IBV_QPS_RTS())) {
+            if (!c.qp.reliable() && DrainPolicy.needsFlush(c.end, c.qp.datagrams(), new NativeSendLog(c.qp))) {
                 flush(c);
             }
         }
@@ -164,9 +162,13 @@ final class Drain {
             }
             emptyCompletionQueues();
             for (final Connection c : connections) {
-                if (c.end.flushing) {
-                    c.end.bookmark = read(c.qp);
+                c.end.bookmark = read(c.qp);
+                if (!c.qp.reliable() && c.end.flushing) {
                     settle(c);
+                } else if (c.end.bookmark.inError() && c.end.state != verbs_h.IBV_QPS_ERR()) {
+                    // It has settled, so nothing was under way but what cannot take effect: its retries have run out.
+                    c.end.withdrawn = true;
+                    check(c, "withdraw", library.qpErrorsWithdraw(c.qp.virtual));
                 }
             }
         }
@@ -222,7 +224,7 @@ final class Drain {
         }
         for (final Connection c : connections) {
             // That all its messages have been counted is told by an event.
-            if (c.qp.srq != null && !c.end.bookmark.lastReceive && c.end.bookmark.inError()) {
+            if (c.qp.srq != null && !c.end.bookmark.lastReceive && (c.end.bookmark.inError() || c.end.flushing)) {
                 check(c, "take the events of its device", library.contextDrain(c.qp.context().virtual));
             }
         }
@@ -405,8 +407,9 @@ final class Drain {
 
     /** Decides and acts until only the peer or the network can bring news. */
     private void settle(final Connection c) throws Refusal {
+        c.end.reliable = c.qp.reliable();
         c.end.state = c.qp.attributes.state();
-        c.end.hardwareError = hardwareError(c);
+        lookAtHardware(c);
         c.end.roundsInError = c.end.bookmark.inError() ? c.end.roundsInError + 1 : 0;
         final NativeSendLog log = new NativeSendLog(c.qp);
         for (;;) {
@@ -430,6 +433,10 @@ final class Drain {
                     library.say(c.name() + ": " + c.decision.why + "; it will report an error");
                     c.end.failAfterwards = true;
                     break;
+                case FLUSH:
+                    flush(c);
+                    moved = true;
+                    return;
                 case MARKER:
                     postMarker(c);
                     return;
@@ -458,7 +465,7 @@ final class Drain {
 
     /** What the peer needs of this end. */
     private void serve(final Connection c) throws Refusal {
-        if (c.pairing != Pairing.CONNECTED) {
+        if (c.pairing != Pairing.CONNECTED || c.end.flushing) {
             return;
         }
         if (DrainPolicy.grants(c.heard, c.granted)) {
@@ -513,7 +520,7 @@ final class Drain {
         try (Arena frame = Arena.ofConfined()) {
             final MemorySegment attr = ibv_qp_attr.allocate(frame);
             int mask = verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_ACCESS_FLAGS();
-            ibv_qp_attr.qp_state(attr, verbs_h.IBV_QPS_RTS());
+            ibv_qp_attr.qp_state(attr, Checkpoint.stateForChange(c.qp));
             ibv_qp_attr.qp_access_flags(attr, c.qp.attributes.accessFlags() | verbs_h.IBV_ACCESS_REMOTE_WRITE());
             if (c.qp.attributes.state() == verbs_h.IBV_QPS_RTR() && c.qp.xrcd != null) {
                 mask |= verbs_h.IBV_QP_TIMEOUT() | verbs_h.IBV_QP_SQ_PSN();
@@ -529,9 +536,10 @@ final class Drain {
         }
     }
 
-    private boolean hardwareError(final Connection c) throws Refusal {
+    private void lookAtHardware(final Connection c) throws Refusal {
+        c.end.hardwareError = false;
         if (c.end.flushing || c.end.state <= verbs_h.IBV_QPS_INIT() || c.end.state == verbs_h.IBV_QPS_ERR()) {
-            return false;
+            return;
         }
         try (Arena frame = Arena.ofConfined()) {
             final MemorySegment attr = ibv_qp_attr.allocate(frame);
@@ -541,7 +549,8 @@ final class Drain {
             if (state == verbs_h.IBV_QPS_SQE()) {
                 throw new Refusal(c.name() + ": the send queue is in error (SQE), which cannot be checkpointed");
             }
-            return state == verbs_h.IBV_QPS_ERR();
+            c.end.hardwareError = state == verbs_h.IBV_QPS_ERR();
+            c.end.lookedAtSendQueue(ibv_qp_attr.sq_draining(attr) != 0);
         }
     }
 
@@ -558,9 +567,9 @@ final class Drain {
         final boolean lands = c.decision.action == DrainPolicy.Action.ASK_LANDING;
         return new DrainRecord(view == null ? b.received : view.received(c.qp.virtualQpNum), pool == null ? b.receives : pool.receives(),
                 pool == null ? b.landings : pool.landings(),
-                c.qp.attributes.state() == verbs_h.IBV_QPS_ERR(), c.end.withdrawn || c.end.failAfterwards,
+                c.qp.attributes.state() == verbs_h.IBV_QPS_ERR(), c.end.withdrawn || c.end.failAfterwards || c.end.flushing,
                 c.end.undecided(), c.decision.action == DrainPolicy.Action.ASK_MARKER, c.granted,
-                c.settled(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0,
+                c.settled(), c.end.held(), lands ? c.decision.ordinal : 0, lands ? c.decision.length : 0,
                 poolRecord(c, pool, view == null ? settledPools.contains(pool) : view.settled));
     }
 

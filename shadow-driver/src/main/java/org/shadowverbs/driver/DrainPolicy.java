@@ -40,6 +40,7 @@ final class DrainPolicy {
     static final int SEND_WITH_INV = 9;
     /** {@code enum ibv_qp_state}. */
     private static final int INIT = 1;
+    private static final int SQD = 4;
     private static final int ERR = 6;
 
     enum Action {
@@ -55,6 +56,8 @@ final class DrainPolicy {
         MARKER,
         /** Ask the peer for a landing. */
         ASK_LANDING,
+        /** Put the queue pair into the error state: what it still holds comes back. */
+        FLUSH,
         /** Kept errors were caused by the checkpoint: take them back. */
         WITHDRAW,
         /** Kept errors are the application's own, and the queue pair has failed. */
@@ -105,14 +108,18 @@ final class DrainPolicy {
 
     /** One end, as it knows itself. */
     static final class End {
+        boolean reliable;
         /** {@code enum ibv_qp_state}: as the application set it, or ERR once the error is the application's. */
         int state;
         Bookmark bookmark;
         /** The hardware has the queue pair in the error state. */
         boolean hardwareError;
+        /** In SQD, no request that the device has begun was under way any more, the last time and the time before. */
+        private boolean sqDrained;
+        private boolean sqDrainedBefore;
         boolean withdrawn;
         boolean failAfterwards;
-        /** A queue pair of datagrams was put into the error state, so that what it holds comes back. */
+        /** The queue pair was put into the error state, so that what it holds comes back. */
         boolean flushing;
         /** For how many rounds a kept error has been known: the peer's word on why comes up to two rounds later. */
         int roundsInError;
@@ -122,6 +129,20 @@ final class DrainPolicy {
             return (bookmark.inError() || hardwareError) && bookmark.sendError != RETRY_EXC_ERR && !withdrawn
                     && !failAfterwards && state != ERR;
         }
+
+        /** @param draining in SQD, the device still executes a request that it had begun */
+        void lookedAtSendQueue(final boolean draining) {
+            sqDrainedBefore = sqDrained;
+            sqDrained = state == SQD && !draining;
+        }
+
+        /**
+         * In SQD with nothing under way: the device begins no request. What it had executed has completed before the
+         * completion queues of both ends were emptied last.
+         */
+        boolean held() {
+            return sqDrained && sqDrainedBefore;
+        }
     }
 
     private DrainPolicy() {
@@ -130,6 +151,9 @@ final class DrainPolicy {
     /** @param peer what the other end said last; null when it said nothing, or does not exist */
     static Decision decide(final End own, final Pairing pairing, final DrainRecord peer, final SendLog log) {
         final Bookmark b = own.bookmark;
+        if (own.flushing && (!own.withdrawn || b.inError())) {
+            return decideFlush(own);
+        }
         if (own.state == ERR) {
             return decideInError(b);
         }
@@ -148,13 +172,18 @@ final class DrainPolicy {
         if (peer == null) {
             return Decision.of(Action.WAIT, "the peer's bookmark");
         }
+        if (own.held()) {
+            return own.withdrawn ? decideWithdrawn(b, peer, log) : decideHeld(b, peer, log);
+        }
         if (peer.dead || peer.withdrawn) {
             return decideTowardsDeadPeer(own, peer, log);
         }
         if (own.withdrawn) {
             return decideWithdrawn(b, peer, log);
         }
-        return decideHealthy(b, peer, log);
+        final Decision decision = decideHealthy(b, peer, log);
+        return own.state == SQD && (decision.action == Action.MARKER || decision.action == Action.ASK_MARKER)
+                ? Decision.of(Action.WAIT, "the send queue to be drained (SQD)") : decision;
     }
 
     /**
@@ -163,6 +192,9 @@ final class DrainPolicy {
      */
     static Decision decideUnacknowledged(final End own, final SendLog log) {
         final Bookmark b = own.bookmark;
+        if (own.flushing) {
+            return decideFlush(own);
+        }
         if (own.state == ERR) {
             return decideInError(b);
         }
@@ -179,8 +211,11 @@ final class DrainPolicy {
         if (b.marker == Bookmark.MARKER_FAILED) {
             return Decision.of(Action.REFUSE, "the marker failed");
         }
-        if (b.retired == b.posted) {
-            return Decision.of(Action.SETTLED, "");
+        if (b.retired == b.posted || own.held()) {
+            return Decision.of(Action.SETTLED, ""); // but for the flush that follows
+        }
+        if (own.state == SQD) {
+            return Decision.of(Action.WAIT, "the send queue to be drained (SQD)");
         }
         for (long p = b.retired; p < b.posted; p++) {
             if (log.signaled(p)) {
@@ -199,7 +234,7 @@ final class DrainPolicy {
         if (own.flushing) {
             return decideFlush(own);
         }
-        if (own.state <= INIT || own.state == ERR || b.inError() || own.hardwareError) {
+        if (own.state <= INIT || own.state == SQD || own.state == ERR || b.inError() || own.hardwareError) {
             return decideUnacknowledged(own, log);
         }
         for (long p = b.retired; p < b.posted; p++) {
@@ -208,6 +243,37 @@ final class DrainPolicy {
             }
         }
         return Decision.of(Action.SETTLED, "");
+    }
+
+    /**
+     * In SQD, with nothing under way: what the application has posted is held back. How much of requests without a completion
+     * had been executed only their flush tells, which the peer's own requests must not meet.
+     */
+    private static Decision decideHeld(final Bookmark b, final DrainRecord peer, final SendLog log) {
+        final long proven = provenByCount(b, peer.received, log);
+        if (proven > b.retired) {
+            return new Decision(Action.RETIRE, proven, 0, 0, "");
+        }
+        if (isTailUnknown(b, log)) {
+            return peer.settled || peer.held || peer.dead ? Decision.of(Action.FLUSH, "")
+                    : Decision.of(Action.WAIT, "the peer to have nothing under way");
+        }
+        return peer.received < consumersRetired(b, log) ? Decision.of(Action.WAIT, "the peer's count of messages")
+                : Decision.of(Action.SETTLED, "");
+    }
+
+    /**
+     * Of a settled queue pair without acknowledgements: whether only a flush tells what of its requests was sent. Of datagrams
+     * that is so, and of a connection in SQD whose last requests complete without a word.
+     */
+    static boolean needsFlush(final End own, final boolean datagrams, final SendLog log) {
+        return !own.flushing && own.state > INIT && own.state <= SQD
+                && (datagrams || own.held() && isTailUnknown(own.bookmark, log));
+    }
+
+    /** Of a send queue that begins no request any more. */
+    private static boolean isTailUnknown(final Bookmark b, final SendLog log) {
+        return b.retired < b.posted && !log.signaled(b.retired);
     }
 
     /**
@@ -225,7 +291,7 @@ final class DrainPolicy {
         if (b.marker == Bookmark.MARKER_POSTED) {
             return Decision.of(Action.WAIT, "the flush of the send queue");
         }
-        if (b.flushed < b.receives) {
+        if (b.flushed < b.receives || own.reliable && b.shared && !b.lastReceive) {
             return Decision.of(Action.WAIT, "the flush of the receive queue");
         }
         return b.sendError == 0 && b.retired < b.posted

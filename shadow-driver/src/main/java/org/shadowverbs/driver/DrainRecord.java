@@ -6,13 +6,14 @@ import org.shadowverbs.ids.RecordWriter;
 
 /** What one end of a connection tells the other in a round of the drain. Immutable. */
 final class DrainRecord {
-    private static final int VERSION = 3;
+    private static final int VERSION = 4;
     private static final int DEAD = 1;
     private static final int WITHDRAWN = 2;
     private static final int WANTS_MARKER = 4;
     private static final int GRANTED = 8;
     private static final int UNDECIDED = 16;
     private static final int SETTLED = 32;
+    private static final int HELD = 64;
 
     /** Counts of {@link Bookmark}; of a shared receive queue the last two are those of all its users. */
     final long received;
@@ -30,6 +31,8 @@ final class DrainRecord {
     final boolean granted;
     /** Nothing that was posted here can still take effect without being known to. */
     final boolean settled;
+    /** In SQD: nothing that was posted here can still take effect, but perhaps what did is not known. */
+    final boolean held;
     /** "Post a landing for my consumer of that ordinal, of that length"; 0: none is needed. */
     final long landingOrdinal;
     final long landingLength;
@@ -37,7 +40,7 @@ final class DrainRecord {
 
     DrainRecord(final long received, final long receives, final int landings, final boolean dead,
             final boolean withdrawn, final boolean undecided, final boolean wantsMarker, final boolean granted,
-            final boolean settled, final long landingOrdinal, final long landingLength, final PoolRecord pool) {
+            final boolean settled, final boolean held, final long landingOrdinal, final long landingLength, final PoolRecord pool) {
         this.received = received;
         this.receives = receives;
         this.landings = landings;
@@ -47,6 +50,7 @@ final class DrainRecord {
         this.wantsMarker = wantsMarker;
         this.granted = granted;
         this.settled = settled;
+        this.held = held;
         this.landingOrdinal = landingOrdinal;
         this.landingLength = landingLength;
         this.pool = pool;
@@ -64,7 +68,7 @@ final class DrainRecord {
         final RecordWriter out = new RecordWriter(128).i8(VERSION)
                 .i8((dead ? DEAD : 0) | (withdrawn ? WITHDRAWN : 0) | (wantsMarker ? WANTS_MARKER : 0)
                         | (granted ? GRANTED : 0) | (undecided ? UNDECIDED : 0)
-                        | (settled ? SETTLED : 0))
+                        | (settled ? SETTLED : 0) | (held ? HELD : 0))
                 .i64(received).i64(receives).i32(landings).i64(landingOrdinal).i64(landingLength);
         pool.write(out);
         return out.toByteArray();
@@ -80,7 +84,7 @@ final class DrainRecord {
         final long length = in.i64();
         final DrainRecord record = new DrainRecord(received, receives, landings, (flags & DEAD) != 0,
                 (flags & WITHDRAWN) != 0, (flags & UNDECIDED) != 0, (flags & WANTS_MARKER) != 0,
-                (flags & GRANTED) != 0, (flags & SETTLED) != 0, ordinal, length, PoolRecord.read(in));
+                (flags & GRANTED) != 0, (flags & SETTLED) != 0, (flags & HELD) != 0, ordinal, length, PoolRecord.read(in));
         in.end();
         return record;
     }

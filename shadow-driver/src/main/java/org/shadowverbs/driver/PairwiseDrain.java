@@ -60,7 +60,7 @@ final class PairwiseDrain {
                 LockSupport.parkNanos(PAUSE_NANOS);
                 found = link.lookup(drain.wanted(), LOOKUP_DEADLINE);
             }
-            drain.flushDatagrams(seconds);
+            drain.flushUnreliable(seconds);
         } finally {
             drain.close();
         }

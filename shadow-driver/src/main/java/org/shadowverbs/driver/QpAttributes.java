@@ -88,6 +88,9 @@ final class QpAttributes {
     /** Notes a modify_qp that succeeded. */
     synchronized void record(final MemorySegment attr, final int mask) {
         if ((mask & STATE) != 0) {
+            if (ibv_qp_attr.qp_state(attr) == verbs_h.IBV_QPS_SQD() && state != verbs_h.IBV_QPS_SQD()) {
+                given &= ~verbs_h.IBV_QP_EN_SQD_ASYNC_NOTIFY(); // of this time, not of an earlier one
+            }
             state = ibv_qp_attr.qp_state(attr);
             if (state == verbs_h.IBV_QPS_RESET()) {
                 given = 0;

@@ -3,6 +3,7 @@ package org.shadowverbs.driver;
 
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import org.shadowverbs.bindings.abi.sv_bookmark;
 import org.shadowverbs.bindings.abi.sv_qp_spec;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
@@ -327,10 +328,20 @@ final class QueuePairVerbs {
     int replay(final Qp qp, final int target) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment real = ibv_qp_attr.allocate(arena);
-            final int mask = qp.attributes.fill(real, target) | pacing.fillBeforeRts(qp, real, target);
+            int mask = qp.attributes.fill(real, target) | pacing.fillBeforeRts(qp, real, target);
+            if (target == verbs_h.IBV_QPS_SQD() && sqDrained(qp, arena)) {
+                mask &= ~verbs_h.IBV_QP_EN_SQD_ASYNC_NOTIFY();
+            }
             translate.toReal(qp.context(), real, mask);
             return backend.modifyQp(qp.real, real, mask);
         }
+    }
+
+    /** The application has its event, or the log of events does: it must not come again. */
+    private boolean sqDrained(final Qp qp, final Arena arena) {
+        final MemorySegment bookmark = sv_bookmark.allocate(arena);
+        library.qpBookmark(qp.virtual, bookmark);
+        return sv_bookmark.sq_drained(bookmark) != 0;
     }
 
     int query(final long vqp, final MemorySegment attr, final int mask, final MemorySegment init) {

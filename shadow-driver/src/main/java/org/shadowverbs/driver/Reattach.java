@@ -84,6 +84,7 @@ final class Reattach {
                 timings.end("CONNECTED");
                 connect();
                 realObjects.windows().rebind();
+                holdSends();
                 postReceives();
                 link.exchange(epoch, Phase.RECEIVES_POSTED, 0, Contribution.AGREED);
                 timings.end("RECEIVES_POSTED");
@@ -359,18 +360,11 @@ final class Reattach {
             }
             queuePairs.pushRemoteIds(qp);
             for (final int state : qp.attributes.path()) {
-                final int err;
-                try {
-                    err = queuePairs.replay(qp, state);
-                } catch (VerbsException e) {
-                    throw new Refusal(qp.name() + " cannot be connected again: " + e.getMessage());
-                }
-                if (err != 0) {
-                    throw new Refusal(qp.name() + " cannot be brought to state " + state + " again: "
-                            + VerbsErrno.name(err));
+                if (state != verbs_h.IBV_QPS_SQD()) {
+                    replay(qp, state);
                 }
             }
-            if (qp.attributes.state() == verbs_h.IBV_QPS_RTS()) {
+            if (qp.attributes.state() == verbs_h.IBV_QPS_RTS() || qp.attributes.state() == verbs_h.IBV_QPS_SQD()) {
                 queuePairs.pacing().limit(qp);
             }
             for (final MulticastGroup group : qp.groups) {
@@ -379,6 +373,27 @@ final class Reattach {
                     throw new Refusal(qp.name() + " cannot be attached to multicast group " + group.gid + " again: "
                             + VerbsErrno.name(err));
                 }
+            }
+        }
+    }
+
+    private void replay(final Qp qp, final int state) throws Refusal {
+        final int err;
+        try {
+            err = queuePairs.replay(qp, state);
+        } catch (VerbsException e) {
+            throw new Refusal(qp.name() + " cannot be connected again: " + e.getMessage());
+        }
+        if (err != 0) {
+            throw new Refusal(qp.name() + " cannot be brought to state " + state + " again: " + VerbsErrno.name(err));
+        }
+    }
+
+    /** Send queues that were in SQD, once memory windows, which are bound by requests, need them no more. */
+    private void holdSends() throws Refusal {
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.home && qp.attributes.state() == verbs_h.IBV_QPS_SQD()) {
+                replay(qp, verbs_h.IBV_QPS_SQD());
             }
         }
     }
@@ -459,6 +474,7 @@ final class Reattach {
         adopt(new AddressBook(owners), owners.get(0));
         connect();
         realObjects.windows().rebind();
+        holdSends();
         postReceives();
         postSends();
     }

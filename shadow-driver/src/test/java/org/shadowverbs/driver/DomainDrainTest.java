@@ -29,7 +29,7 @@ class DomainDrainTest {
 
     /** What the sender has said, whose next message is of that ordinal, for that queue; 0: it has none. */
     private static DrainRecord said(final long ordinal, final int queue, final long landingsKnown, final boolean settled) {
-        return new DrainRecord(0, 0, 0, false, false, false, false, false, settled, ordinal, 100,
+        return new DrainRecord(0, 0, 0, false, false, false, false, false, settled, false, ordinal, 100,
                 new PoolRecord(false, 0, false, new int[0], new long[0], landingsKnown, 3, ordinal, 100, queue));
     }
 

@@ -63,6 +63,47 @@ class DrainPolicyTest {
         assertNothingLost(a.peer);
     }
 
+    /**
+     * A send queue in SQD: what it holds back stays unexecuted, and where that begins is known exactly, also behind requests
+     * that complete without a word; what comes from the peer is not touched by it.
+     */
+    @Property(tries = 4000)
+    void whatASendQueueHoldsBackIsKnown(
+            @ForAll("queues") final List<SimulatedEnd.Sent> ofA,
+            @ForAll("queues") final List<SimulatedEnd.Sent> ofB,
+            @ForAll @IntRange(max = 10) final int receivesAtA, @ForAll @IntRange(max = 10) final int receivesAtB,
+            @ForAll @IntRange(max = 30) final int before, @ForAll final boolean both, @ForAll final long seed) {
+        final Random random = new Random(seed);
+        final SimulatedEnd a = pair(ofA, ofB, receivesAtA, receivesAtB);
+        progress(a, random, before);
+        a.hold(random.nextBoolean());
+        if (both) {
+            a.peer.hold(random.nextBoolean());
+        }
+        progress(a, random, random.nextInt(10));
+        drain(a, random, false);
+        assertExact(a);
+        assertExact(a.peer);
+    }
+
+    /** The same of an unreliable connection, which nobody counts. */
+    @Property(tries = 2000)
+    void whatAnUnreliableSendQueueHoldsBackIsKnown(@ForAll("queues") final List<SimulatedEnd.Sent> sent,
+            @ForAll @IntRange(max = 10) final int before, @ForAll final long seed) {
+        final Random random = new Random(seed);
+        final SimulatedEnd a = pair(sent.stream().filter(s -> s.opcode() < SimulatedEnd.READ).toList(), List.of(), 0, 100);
+        a.unacknowledged = true;
+        progress(a, random, before);
+        a.hold(random.nextBoolean());
+        for (int round = 0; round < MOST_ROUNDS && !a.settled(); round++) {
+            a.round(random);
+            progress(a, random, random.nextInt(4));
+        }
+        assertTrue(a.settled(), a.decision.why);
+        a.flush(random);
+        assertEquals(a.executed, a.retired);
+    }
+
     private static DrainPolicy.Action decideWithError(final int status, final Pairing pairing, final DrainRecord peer,
             final int rounds) {
         final SimulatedEnd end = new SimulatedEnd("A");
@@ -73,7 +114,7 @@ class DrainPolicyTest {
     }
 
     private static DrainRecord peer(final boolean withdrawn, final boolean undecided) {
-        return new DrainRecord(0, 0, 0, false, withdrawn, undecided, false, false, false, 0, 0,
+        return new DrainRecord(0, 0, 0, false, withdrawn, undecided, false, false, false, false, 0, 0,
                 PoolRecord.NONE);
     }
 

@@ -19,6 +19,7 @@ class QpAttributesTest {
     private static final int INIT = 1;
     private static final int RTR = 2;
     private static final int RTS = 3;
+    private static final int SQD = 4;
     private static final int ERR = 6;
 
     private final QpAttributes attributes = new QpAttributes();
@@ -45,6 +46,24 @@ class QpAttributesTest {
 
     private int replay(final int state, final MemorySegment into) {
         return attributes.fill(into, state);
+    }
+
+    /** It is asked for with each transition to SQD, not once for all. */
+    @Test
+    void theDrainedEventIsAskedForAgainIfItWasLast() {
+        upToRts();
+        final int notify = verbs_h.IBV_QP_EN_SQD_ASYNC_NOTIFY();
+        final MemorySegment sqd = ibv_qp_attr.allocate(Arena.ofAuto());
+        ibv_qp_attr.en_sqd_async_notify(attr, (byte) 1);
+        to(SQD, notify);
+        assertArrayEquals(new int[] {INIT, RTR, RTS, SQD}, attributes.path());
+        assertEquals(verbs_h.IBV_QP_STATE() | notify, replay(SQD, sqd));
+        assertEquals(1, ibv_qp_attr.en_sqd_async_notify(sqd));
+        to(SQD, verbs_h.IBV_QP_ACCESS_FLAGS());
+        assertEquals(verbs_h.IBV_QP_STATE() | notify, replay(SQD, sqd));
+        to(RTS, 0);
+        to(SQD, 0);
+        assertEquals(verbs_h.IBV_QP_STATE(), replay(SQD, sqd));
     }
 
     @Test

@@ -46,6 +46,8 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     SimulatedDomain domain;
     SimulatedDomain.Member owner;
     boolean unacknowledged;
+    /** In SQD: how many requests had been begun; the others are held. */
+    int begun = Integer.MAX_VALUE;
 
     // The truth: a prefix has been executed at the peer, a prefix of that has been answered.
     int executed;
@@ -82,7 +84,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         if (dead) {
             return false;
         }
-        final boolean canExecute = !peer.dead && executed < sent.size() && (!sent.get(executed).consumer()
+        final boolean canExecute = !peer.dead && executed < Math.min(begun, sent.size()) && (!sent.get(executed).consumer()
                 || peer.hasReceive(sent.get(executed).srq()) || peer.hasLanding(sent.get(executed).srq()));
         final boolean canAnswer = answered < executed;
         final boolean canMark = markerOnWire && answered == sent.size() && !peer.dead;
@@ -117,7 +119,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
 
     /** The next request waits for a receive that is not there, or for a peer that does not answer. */
     boolean blocked() {
-        return !dead && executed == answered && executed < sent.size() && (peer.dead || sent.get(executed).consumer()
+        return !dead && executed == answered && executed < Math.min(begun, sent.size()) && (peer.dead || sent.get(executed).consumer()
                 && !peer.hasReceive(sent.get(executed).srq()) && !peer.hasLanding(sent.get(executed).srq()));
     }
 
@@ -145,6 +147,26 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     @Override
     public DrainRecord heard() {
         return heard;
+    }
+
+    /** The application changes the state to SQD, when the device has begun the next request or not. */
+    void hold(final boolean next) {
+        end.state = 4;
+        begun = Math.min(sent.size(), executed + (next ? 1 : 0));
+    }
+
+    /** {@link Drain#flushUnreliable}. */
+    void flush(final Random random) {
+        end.flushing = DrainPolicy.needsFlush(end, false, this);
+        if (!end.flushing) {
+            return;
+        }
+        die(executed < sent.size() ? WR_FLUSH_ERR : 0);
+        do {
+            drain(random);
+            end.bookmark = bookmark();
+            settle();
+        } while (!settled());
     }
 
     boolean settled() {
@@ -193,7 +215,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
                 errorSeen && !errorSettled ? errorStatus : 0,
                 errorSeen && !errorSettled && pool == null && allSeen ? WR_FLUSH_ERR : 0,
                 markerOnWire ? Bookmark.MARKER_POSTED : marker, pool == null ? landings : 0, pool != null,
-                pool != null && dead && allSeen, 0);
+                pool != null && dead && allSeen, end.flushing && pool == null ? receives : 0);
     }
 
     /** Null: nothing can be said yet. */
@@ -202,13 +224,13 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         if (domain != null) {
             final DomainDrain.View view = owner.part.view();
             return view == null ? null : DrainRecord.decode(new DrainRecord(view.received(number), 0, 0, false, false, false, false,
-                    granted, settled(), 0, 0, new PoolRecord(true, view.pool.landingsPosted, view.settled, view.pool.numbers(),
+                    granted, settled(), false, 0, 0, new PoolRecord(true, view.pool.landingsPosted, view.settled, view.pool.numbers(),
                     view.pool.free(), 0, 0, 0, 0, 0)).encode());
         }
         final boolean lands = decision.action == DrainPolicy.Action.ASK_LANDING;
         return DrainRecord.decode(new DrainRecord(b.received, pool == null ? b.receives : pool.seen.receives(),
-                pool == null ? b.landings : pool.seen.landings(), end.state == 6, end.withdrawn || end.failAfterwards,
-                end.undecided(), decision.action == DrainPolicy.Action.ASK_MARKER, granted, settled(),
+                pool == null ? b.landings : pool.seen.landings(), end.state == 6, end.withdrawn || end.failAfterwards || end.flushing,
+                end.undecided(), decision.action == DrainPolicy.Action.ASK_MARKER, granted, settled(), end.held(),
                 lands ? decision.ordinal : 0, lands ? decision.length : 0, poolRecord()).encode());
     }
 
@@ -232,7 +254,8 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
     void look(final Random random) {
         drain(random);
         end.bookmark = bookmark();
-        end.hardwareError = dead;
+        end.hardwareError = dead && !end.flushing;
+        end.lookedAtSendQueue(answered < Math.min(begun, sent.size()));
         end.roundsInError = end.bookmark.inError() ? end.roundsInError + 1 : 0;
     }
 
@@ -240,7 +263,7 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         if (!settled() || end.bookmark.inError() || heard != null && heard.pool.shared) {
             settle();
         }
-        if (DrainPolicy.grants(heard, granted)) {
+        if (DrainPolicy.grants(heard, granted) && !end.flushing) {
             remoteWrite = true;
             granted = true;
         }
@@ -271,9 +294,17 @@ final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
                 case FAIL_AFTERWARDS:
                     end.failAfterwards = true;
                     break;
+                case FLUSH:
+                    end.flushing = true;
+                    die(executed < sent.size() ? WR_FLUSH_ERR : 0);
+                    return;
                 case MARKER:
                     if (markerOnWire) {
                         throw new AssertionError("second marker");
+                    }
+                    if (dead) {
+                        marker = Bookmark.MARKER_FAILED;
+                        break;
                     }
                     markerOnWire = true;
                     return;

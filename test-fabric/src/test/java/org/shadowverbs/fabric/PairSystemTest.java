@@ -40,6 +40,7 @@ final class PairSystemTest {
         "share-map --mode run, share-map --mode rest",
         "many --mode sends --count 512, many --mode blocked, many --mode busy --count 128, many --mode quiet",
         "xrc, xrc --signaled, datagram, device, pacing",
+        "held-sends --mode signaled, held-sends --mode tail, held-sends --mode shared, held-sends --mode begun",
         "new-objects, xrc --mode opened, xrc --mode shared, xrc --mode shared --signaled",
         "xrc --mode crossed, xrc --mode crossed --signaled, xrc --mode landed, xrc --mode landed --signaled",
         "xrc --mode left, xrc --mode left --signaled",
@@ -59,7 +60,8 @@ final class PairSystemTest {
             job.backend(first);
             final String[] cases = {"memory-window --mode type-2", "memory-window --mode type-1",
                 "memory-window --mode invalid", "unreliable --mode uc", "unreliable --mode ud",
-                "extended-cq --mode timestamps", "datagram --mode group", "datagram --mode unicast", "xrc --signaled", "xrc --mode opened",
+                "extended-cq --mode timestamps", "datagram --mode group", "datagram --mode unicast",
+                "held-sends --mode tail", "held-sends --mode shared", "held-sends --mode begun", "xrc --signaled", "xrc --mode opened",
                 "xrc --mode shared"};
             restart(job, second, cases);
         }

@@ -68,6 +68,8 @@ final class StepsModel {
         int recvCompletions;
         int sender = -1;
         boolean error;
+        /** In SQD: sends nothing. */
+        boolean held;
     }
 
     static final class Pair {
@@ -195,6 +197,7 @@ final class StepsModel {
     /** To the end's own requests when it goes to the error state. */
     static void flush(final End end) {
         end.error = true;
+        end.held = false;
         end.sendCompletions += end.sends.size();
         end.recvCompletions += end.receives.size();
         end.sends.clear();
@@ -215,6 +218,12 @@ final class StepsModel {
             end(to).recvCompletions++;
             end(to).sender = k;
         }
+    }
+
+    /** From SQD back to RTS. */
+    void release(final int k) {
+        end(k).held = false;
+        settle(k);
     }
 
     void receive(final int k, final Waiting receive) {
@@ -239,7 +248,7 @@ final class StepsModel {
         if (own.error) {
             flush(own);
         }
-        while (!own.sends.isEmpty() && !peer.error) {
+        while (!own.sends.isEmpty() && !peer.error && !own.held) {
             final Waiting request = own.sends.peek();
             final Shared shared = request.srq < 0 ? null : srqs[request.srq];
             final Deque<Waiting> receives = shared == null ? peer.receives : shared.receives;

@@ -94,7 +94,7 @@ final class StepsScript {
     }
 
     private void step() {
-        switch (dice.nextInt(48)) {
+        switch (dice.nextInt(51)) {
             case 0 -> makePd();
             case 1 -> removePd();
             case 2 -> makeCq(dice.nextBoolean());
@@ -115,6 +115,7 @@ final class StepsScript {
             case 38, 39 -> atomic();
             case 40, 41, 42, 43, 44 -> poll(dice.nextInt(SLOTS));
             case 45, 46 -> look();
+            case 47, 48, 49 -> changeHold();
             default -> step("ids");
         }
     }
@@ -302,6 +303,23 @@ final class StepsScript {
                 step("error %d", 2 * q + e);
                 StepsModel.flush(model.pairs[q].ends[e]);
             }
+        }
+    }
+
+    /** What was sent before is waited for first: it could have been begun or not. */
+    private void changeHold() {
+        final int k = anyEnd(i -> !model.end(i).error && (model.pair(i).type != Type.XRC || i % 2 == 0)
+                && (model.end(i).held || model.end(i).sends.isEmpty()));
+        if (k < 0) {
+            return;
+        }
+        if (model.end(k).held) {
+            step("release %d", k);
+            model.release(k);
+        } else {
+            poll(model.pair(k).sendCq);
+            step("hold %d", k);
+            model.end(k).held = true;
         }
     }
 
@@ -522,13 +540,16 @@ final class StepsScript {
         return any(QPS, i -> model.pair(i) != null && fits.test(i));
     }
 
-    /** A queue pair with room in its send queue and in its completion queues, whose peer is there; or -1. */
+    /**
+     * A queue pair with room in its send queue and in its completion queues, whose peer is there; or -1. Of those that lose
+     * what finds no receive only one that sends at once.
+     */
     private int sender(final Predicate<Type> fits) {
         return anyEnd(i -> {
             final Pair pair = model.pair(i);
             final End end = model.end(i);
             return fits.test(pair.type) && (pair.type != Type.XRC || i % 2 == 0)
-                    && (pair.type != Type.UC || !model.end(i ^ 1).error)
+                    && (pair.type != Type.UC || !model.end(i ^ 1).error) && (pair.type.reliable() || !end.held)
                     && end.sends.size() + end.sendCompletions < StepsModel.DEPTH;
         });
     }

@@ -31,6 +31,8 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint32_t shared;
  *     uint32_t last_receive;
  *     uint64_t flushed;
+ *     uint32_t sq_drained;
+ *     uint32_t reserved;
  * }
  * }
  */
@@ -54,7 +56,9 @@ public class sv_bookmark {
         shadowverbs_h.C_INT.withName("landings"),
         shadowverbs_h.C_INT.withName("shared"),
         shadowverbs_h.C_INT.withName("last_receive"),
-        shadowverbs_h.C_LONG.withName("flushed")
+        shadowverbs_h.C_LONG.withName("flushed"),
+        shadowverbs_h.C_INT.withName("sq_drained"),
+        shadowverbs_h.C_INT.withName("reserved")
     ).withName("sv_bookmark");
 
     /**
@@ -678,6 +682,94 @@ public class sv_bookmark {
      */
     public static void flushed(MemorySegment struct, long fieldValue) {
         struct.set(flushed$LAYOUT, flushed$OFFSET, fieldValue);
+    }
+
+    private static final OfInt sq_drained$LAYOUT = (OfInt)$LAYOUT.select(groupElement("sq_drained"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t sq_drained
+     * }
+     */
+    public static final OfInt sq_drained$layout() {
+        return sq_drained$LAYOUT;
+    }
+
+    private static final long sq_drained$OFFSET = $LAYOUT.byteOffset(groupElement("sq_drained"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t sq_drained
+     * }
+     */
+    public static final long sq_drained$offset() {
+        return sq_drained$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t sq_drained
+     * }
+     */
+    public static int sq_drained(MemorySegment struct) {
+        return struct.get(sq_drained$LAYOUT, sq_drained$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t sq_drained
+     * }
+     */
+    public static void sq_drained(MemorySegment struct, int fieldValue) {
+        struct.set(sq_drained$LAYOUT, sq_drained$OFFSET, fieldValue);
+    }
+
+    private static final OfInt reserved$LAYOUT = (OfInt)$LAYOUT.select(groupElement("reserved"));
+
+    /**
+     * Layout for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static final OfInt reserved$layout() {
+        return reserved$LAYOUT;
+    }
+
+    private static final long reserved$OFFSET = $LAYOUT.byteOffset(groupElement("reserved"));
+
+    /**
+     * Offset for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static final long reserved$offset() {
+        return reserved$OFFSET;
+    }
+
+    /**
+     * Getter for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static int reserved(MemorySegment struct) {
+        return struct.get(reserved$LAYOUT, reserved$OFFSET);
+    }
+
+    /**
+     * Setter for field:
+     * {@snippet lang=c :
+     * uint32_t reserved
+     * }
+     */
+    public static void reserved(MemorySegment struct, int fieldValue) {
+        struct.set(reserved$LAYOUT, reserved$OFFSET, fieldValue);
     }
 
     /**
