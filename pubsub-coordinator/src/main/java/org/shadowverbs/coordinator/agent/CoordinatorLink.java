@@ -46,7 +46,12 @@ final class CoordinatorLink implements AutoCloseable {
         this.handler = handler;
         this.whenLost = whenLost;
         this.whenLong = whenLong;
-        thread = Thread.ofPlatform().daemon().name("coordinator").start(this::run);
+        thread = Thread.ofPlatform().daemon().name("coordinator").unstarted(this::run);
+    }
+
+    /** Begins to connect. What is sent before the hello is lost, as in every pause between two connections. */
+    void start() {
+        thread.start();
     }
 
     /** Why the coordinator turned this agent away at last, or an empty string. */

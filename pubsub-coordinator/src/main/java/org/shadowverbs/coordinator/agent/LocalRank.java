@@ -19,7 +19,10 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 
-/** A rank of this host. Guarded by the agent's lock. */
+/**
+ * A rank of this host. Guarded by the agent's lock; only the thread of the steps reads without it what names a rank (number,
+ * pids, pipe), of ranks that are detached, and of such none of that changes.
+ */
 final class LocalRank {
     final String uid;
     final long pid;

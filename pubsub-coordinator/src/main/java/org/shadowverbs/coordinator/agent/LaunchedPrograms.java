@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.agent;
+
+import java.io.IOException;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.locks.ReentrantLock;
+import org.shadowverbs.coordinator.protocol.EventLog;
+import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
+import org.shadowverbs.coordinator.protocol.LaunchMessages.RegisterTree;
+
+/**
+ * The programs that were launched on this host and have not ended, and the settings that they were launched with. A file
+ * has them, too, for an agent that is started anew. Guarded by the agent's lock, which every method takes.
+ */
+final class LaunchedPrograms {
+    private final ReentrantLock lock;
+    private final EventLog log;
+    private final CoordinatorLink coordinator;
+    private final TreeFile file;
+    /** By the pid on this host of the process that was launched. */
+    private final Map<Long, Tree> trees = new LinkedHashMap<>();
+    private final Map<String, String> settings = new LinkedHashMap<>();
+
+    LaunchedPrograms(final ReentrantLock lock, final AgentOptions options, final EventLog log,
+            final CoordinatorLink coordinator) {
+        this.lock = lock;
+        this.log = log;
+        this.coordinator = coordinator;
+        file = new TreeFile(options.runDirectory());
+    }
+
+    /** Takes over those of an agent that was lost. */
+    void findRunning() throws IOException {
+        lock.lock();
+        try {
+            for (final Tree tree : file.stillRunning()) {
+                trees.put(tree.hostPid(), tree);
+                ProcessWatch.start(tree.hostPid(), () -> ended(tree));
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** A program is launched: its process tells of it before it becomes the program. */
+    void register(final RegisterTree m) throws IOException {
+        lock.lock();
+        try {
+            settings.putAll(m.settings());
+            add(new Tree(m.pid(), m.argv(), m.cwd()), m.settings());
+        } finally {
+            lock.unlock();
+        }
+        log.add("launched: pid " + m.pid() + " " + String.join(" ", m.argv()));
+    }
+
+    /**
+     * A program has come to this host, and the coordinator is told.
+     *
+     * @param asked the settings of its launch
+     */
+    void add(final Tree tree, final Map<String, String> asked) throws IOException {
+        lock.lock();
+        try {
+            trees.put(tree.hostPid(), tree);
+            file.write(trees.values());
+            coordinator.send(new TreeState(tree, true, asked));
+            ProcessWatch.start(tree.hostPid(), () -> ended(tree));
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void ended(final Tree tree) {
+        lock.lock();
+        try {
+            if (trees.remove(tree.hostPid(), tree)) {
+                coordinator.send(new TreeState(tree, false, Map.of()));
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    List<Tree> all() {
+        lock.lock();
+        try {
+            return List.copyOf(trees.values());
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The pids of the processes that were launched. */
+    Set<Long> pids() {
+        lock.lock();
+        try {
+            return new LinkedHashSet<>(trees.keySet());
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    Map<String, String> settings() {
+        lock.lock();
+        try {
+            return Map.copyOf(settings);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Removes the file: no agent is to be started anew. */
+    void forget() throws IOException {
+        file.remove();
+    }
+}
