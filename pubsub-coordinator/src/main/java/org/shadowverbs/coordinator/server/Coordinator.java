@@ -34,6 +34,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Command;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
+import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
 import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
@@ -238,7 +239,11 @@ public final class Coordinator implements AutoCloseable {
         String why = "it closed the connection";
         try {
             for (;;) {
-                job.handle(session, channel.read());
+                final Message message = channel.read();
+                job.handle(session, message);
+                if (message instanceof TreeState) {
+                    schedule(interval()); // a launch may ask for one
+                }
             }
         } catch (EOFException e) {
             why = "its connection ended";
@@ -340,6 +345,7 @@ public final class Coordinator implements AutoCloseable {
         return seconds.isEmpty() ? options.interval() : Duration.ofSeconds(Long.parseLong(seconds));
     }
 
+    /** Checkpoints are made at this interval from now on; once they are, another one changes nothing. Zero: none. */
     private synchronized void schedule(final Duration interval) {
         if (interval.isZero() || periodic != null) {
             return;
@@ -353,11 +359,6 @@ public final class Coordinator implements AutoCloseable {
                 log.add("periodic checkpoint failed: " + e.getCause());
             }
         }, interval.toMillis(), interval.toMillis(), TimeUnit.MILLISECONDS);
-    }
-
-    /** A launch may ask for an interval after the start. */
-    void settingsChanged() {
-        schedule(interval());
     }
 
     private void saveState() {

@@ -42,6 +42,10 @@ import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.LaunchMessages.RegisterTree;
+import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.MemoryStore;
 
@@ -721,6 +725,18 @@ class CheckpointRunTest {
         final Path registered = Files.createFile(folder.resolve("registered"));
         job.agent.close();
         assertTrue(!Files.exists(registered) && Files.exists(lock));
+    }
+
+    @Test
+    void aLaunchMayAskForCheckpointsNowAndThen() throws Exception {
+        final TestRank a = job.rank("a");
+        try (FrameChannel launch = FrameChannel.connect(RunDirectory.agentSocket(job.coordinator.runDirectory()))) {
+            launch.write(new RegisterTree(FrameType.VERSION, "", a.process.pid(), List.of("test"), "/",
+                    Map.of("interval", "1")));
+            assertTrue(launch.read() instanceof Registered);
+        }
+        a.awaitOpen(1);
+        a.awaitOpen(2);
     }
 
     @Test
