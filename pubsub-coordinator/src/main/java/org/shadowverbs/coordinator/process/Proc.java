@@ -20,7 +20,6 @@ final class Proc {
     private static final int MAPS_FIELDS = 6;
 
     private static final int ACCESS_MODE = 3;
-    private static final int APPEND = 02000;
 
     private Proc() {
     }
@@ -40,10 +39,6 @@ final class Proc {
 
         boolean writable() {
             return (flags & ACCESS_MODE) != 0;
-        }
-
-        boolean appends() {
-            return (flags & APPEND) != 0;
         }
 
         boolean pipe() {

@@ -29,29 +29,4 @@ public record RestoreRequest(
         Path stdout,
         Path stderr,
         Duration deadline) {
-    /**
-     * A request whose descriptors 0 to 2 become those of this process, to be done in two minutes.
-     *
-     * @param imageDirectory the folder of the images
-     * @param images         what {@link FrozenTrees#save} returned
-     * @param checkpointName appended to the saved tails of output files
-     * @param pipes          replacements of pipes by inode
-     * @return the request
-     */
-    public static RestoreRequest withOwnStdio(
-            final Path imageDirectory,
-            final HostImages images,
-            final String checkpointName,
-            final Map<Long, Path> pipes) {
-        final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
-        return new RestoreRequest(
-                imageDirectory,
-                images,
-                checkpointName,
-                Map.copyOf(pipes),
-                own.resolve("0"),
-                own.resolve("1"),
-                own.resolve("2"),
-                Duration.ofMinutes(2));
-    }
 }

@@ -270,11 +270,7 @@ final class Job {
             case Detached d -> epoch.detached(rank, d.epoch());
             case Done d -> epoch.done(rank, d.epoch());
             case Fail f -> failed(rank, f);
-            case Progress p -> {
-                rank.waitingFor = p.waitingFor();
-                rank.done = p.done();
-                rank.total = p.total();
-            }
+            case Progress p -> rank.waitingFor = p.waitingFor();
             case Publish p -> p.values().forEach((key, value) -> published.publish(key, value, epoch.number()));
             case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(),
                     published.lookup(l.keys(), epoch.number())));
@@ -342,19 +338,6 @@ final class Job {
 
     String setting(final String key, final String otherwise) {
         return locked(() -> settings.getOrDefault(key, otherwise));
-    }
-
-    void setting(final String key, final String value, final boolean onlyIfAbsent) {
-        lock.lock();
-        try {
-            if (onlyIfAbsent) {
-                settings.putIfAbsent(key, value);
-            } else {
-                settings.put(key, value);
-            }
-        } finally {
-            lock.unlock();
-        }
     }
 
     EventLog log() {

@@ -16,8 +16,6 @@ final class Rank {
     MemberState state;
     /** What it last said it waits for. */
     String waitingFor = "";
-    long done;
-    long total;
 
     Rank(final Member member, final int number, final AgentSession agent) {
         uid = member.uid();
