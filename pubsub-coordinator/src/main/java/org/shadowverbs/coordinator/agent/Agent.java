@@ -45,8 +45,8 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  * coordinator say to each other by one TCP connection, and has the images made by {@link ImageWorker}. Methods may be called
  * by any thread.
  *
- * <p>One lock guards the ranks, the {@link LaunchedPrograms} and what is known of the job; nothing blocks while holding it.
- * Steps of a checkpoint run one after the other, on a thread of their own.
+ * <p>One lock guards the ranks, the {@link LaunchedPrograms} and what is known of the job; nobody waits for another process
+ * while holding it. Steps of a checkpoint run one after the other, on a thread of their own.
  */
 public final class Agent implements AutoCloseable {
     private static final int CLOSING_SECONDS = 90;
@@ -81,13 +81,19 @@ public final class Agent implements AutoCloseable {
      * Opens the socket and begins to connect to the coordinator.
      *
      * @param fetched holds what the coordinator sent for all ranks of this host
+     * @throws IOException when the socket can't be made, or the run directory can't be read
      */
     public Agent(final AgentOptions options, final ProcessCheckpointer checkpointer, final PublishedStore fetched)
             throws IOException {
         this(options, checkpointer, fetched, null, null);
     }
 
-    /** An agent that brings the ranks of a checkpoint; {@link #restore} is to follow. */
+    /**
+     * An agent that brings the ranks of a checkpoint; {@link #restore} is to follow.
+     *
+     * @param manifest what of the checkpoint comes back on this host; null: nothing does
+     * @param folder the checkpoint's
+     */
     public Agent(final AgentOptions options, final ProcessCheckpointer checkpointer, final PublishedStore fetched,
             final Manifest manifest, final Path folder) throws IOException {
         this.options = options;
@@ -113,11 +119,12 @@ public final class Agent implements AutoCloseable {
         socket.open();
     }
 
+    /** Waits until the agent has ended: because its coordinator said so, by {@link #close}, or as nobody needs it. */
     public void await() throws InterruptedException {
         ended.await();
     }
 
-    /** Waits until the coordinator has answered. */
+    /** Waits until the coordinator has answered, and returns whether it has. */
     public boolean awaitJoined(final long millis) throws InterruptedException {
         return joined.await(millis, TimeUnit.MILLISECONDS);
     }
@@ -132,6 +139,7 @@ public final class Agent implements AutoCloseable {
         return coordinator.refusal();
     }
 
+    /** The job's name; empty as long as no coordinator has said it. */
     public String job() {
         lock.lock();
         try {
@@ -253,6 +261,7 @@ public final class Agent implements AutoCloseable {
      * when it returns.
      *
      * @return the processes, to be waited for by whoever runs the restart
+     * @throws CheckpointException when some cannot be; the coordinator is told, and none run
      */
     public RestoredJob restore(final Manifest manifest) throws CheckpointException {
         final RestoredJob running;
@@ -311,7 +320,10 @@ public final class Agent implements AutoCloseable {
         }
     }
 
-    /** Also who comes second waits: with this process its end would be cut short. */
+    /**
+     * Ends the agent; the processes of the job run on, thawed. Also who comes second waits: with this process its end would be
+     * cut short.
+     */
     @Override
     public void close() {
         if (!closed.compareAndSet(false, true)) {

@@ -22,15 +22,17 @@ public final class RestoredJob implements AutoCloseable {
         return trees == null ? null : trees.hostPids().get(root);
     }
 
+    /** How many process trees there are. */
     public int trees() {
         return byHost.values().stream().mapToInt(t -> t.exitStatuses().size()).sum();
     }
 
+    /** Sends it to the topmost process of every tree that still runs. */
     public void signal(final int signal) {
         byHost.values().forEach(t -> t.signal(signal));
     }
 
-    /** Waits for all of them to end. */
+    /** Waits for all of them to end, and returns whether they have. */
     public boolean await(final Duration timeout) throws InterruptedException {
         final long end = System.nanoTime() + timeout.toNanos();
         for (final RestoredTrees trees : byHost.values()) {
@@ -54,6 +56,7 @@ public final class RestoredJob implements AutoCloseable {
         return 0;
     }
 
+    /** Ends what still runs. */
     @Override
     public void close() {
         byHost.values().forEach(RestoredTrees::close);

@@ -42,7 +42,10 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
 
 /**
  * A rank's link to its agent and through it to the coordinator. The checkpoint thread calls {@link #next} and
- * {@link #exchange}; publish, lookup, progress, fail and goodbye may be called by any thread.
+ * {@link #exchange}, and has descriptors held and given back; all that only sends or asks may be called by any thread.
+ *
+ * <p>What sends throws an IOException when the link is broken, what waits for an answer a {@link LinkLostException} when that
+ * is so or the deadline passes.
  */
 public final class RankLink implements AutoCloseable {
     /** Begins the keys of what is published outside of exchanges, and is of no use when the epoch that goes on is over. */
@@ -169,6 +172,7 @@ public final class RankLink implements AutoCloseable {
         return welcome.rank();
     }
 
+    /** The job's name. */
     public String job() {
         return welcome.job();
     }
@@ -343,8 +347,10 @@ public final class RankLink implements AutoCloseable {
     }
 
     /**
-     * For the line of a phase and for the message of its deadline.
+     * For the message of the phase's deadline, and for status.
      *
+     * @param done how much of the phase's work, in units of the rank's choice, which nobody is shown so far
+     * @param total how much it is in all
      * @param waitingFor object and peer that this rank waits for now, or empty
      */
     public void progress(final long epoch, final Phase phase, final long done, final long total,

@@ -5,7 +5,7 @@
  *
  * <p>The life of a rank:
  * <pre>
- *   link = RankLink.connect(socket, new RankHello(uid, pid, tree, program, epoch, FRESH), deadline)
+ *   link = RankLink.connect(socket, new RankHello(uid, pid, tree, program, epoch, FRESH), deadline, hearer)
  *   for (;;) switch (link.next()) {
  *     CheckpointRequest r: exchange ANNOUNCE, CLOSE, PAIRED, DRAIN (rounds until reply.unanimous()), DETACH
  *                          open link.verdictPipe() for reading; destroy the real objects

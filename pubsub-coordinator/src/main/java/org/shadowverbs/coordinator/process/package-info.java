@@ -5,8 +5,8 @@
  * <p>The node agent calls {@link org.shadowverbs.coordinator.process.ProcessCheckpointer}; its first implementation is
  * {@link org.shadowverbs.coordinator.process.Criu}. The order is always the same:
  * <ol>
- * <li>{@code inspect} names whatever cannot be saved, while everything still runs;
- * <li>{@code freeze} stops every tree of the host, and returns when all of them stand still;
+ * <li>{@code freeze} names whatever cannot be saved, or stops every tree of the host, and returns when all of them stand still
+ * (what it would name {@code inspect} says without stopping anything);
  * <li>{@code save} writes the images of all trees, still frozen, and makes them durable;
  * <li>{@code close} lets them run on, or {@code kill} ends them.
  * </ol>

@@ -12,7 +12,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
 import java.util.concurrent.locks.ReentrantLock;
 
-/** Frames over a stream socket, Unix or TCP. One thread reads; any thread writes. */
+/** Frames over a stream socket, Unix or TCP. One thread reads; any thread writes, and any closes, which ends reads and writes. */
 public final class FrameChannel implements AutoCloseable {
     private final SocketChannel channel;
     private final ReentrantLock writing = new ReentrantLock();
@@ -27,7 +27,11 @@ public final class FrameChannel implements AutoCloseable {
         return connect(channel, UnixDomainSocketAddress.of(socket));
     }
 
-    /** Connects over TCP; an address that does not answer is the caller's to bound, by closing from another thread. */
+    /**
+     * Connects over TCP.
+     *
+     * @throws java.net.SocketTimeoutException the address has not answered in that time
+     */
     public static FrameChannel connect(final java.net.InetSocketAddress address, final int timeoutMillis)
             throws IOException {
         final SocketChannel channel = SocketChannel.open();

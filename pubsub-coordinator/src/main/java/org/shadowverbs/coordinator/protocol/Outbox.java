@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 import java.io.IOException;
 import java.util.concurrent.LinkedBlockingQueue;
 
-/** Sends in order on a thread of its own, so that nobody who holds a lock waits for a slow reader. */
+/** Sends in order on a thread of its own, so that nobody who holds a lock waits for a slow reader. Safe for use by several threads. */
 public final class Outbox implements AutoCloseable {
     private final FrameChannel channel;
     private final LinkedBlockingQueue<Message> queue = new LinkedBlockingQueue<>();

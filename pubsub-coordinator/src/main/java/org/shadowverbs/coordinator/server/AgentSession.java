@@ -14,7 +14,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.Outbox;
 
-/** The connection of one agent. All but {@link #send} is guarded by the job's lock. */
+/** The connection of one agent. What it knows is guarded by the job's lock; sending and closing are for any thread. */
 final class AgentSession {
     private final String id;
     private final String host;

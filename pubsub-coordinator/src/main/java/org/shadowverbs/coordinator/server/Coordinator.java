@@ -44,8 +44,8 @@ import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
- * The coordinator of one job: it listens, tells agents from commands, and lets one checkpoint or reattachment run at a
- * time, on the thread named conductor.
+ * The coordinator of one job: it listens, tells agents, commands and restarts apart, and lets one checkpoint or reattachment
+ * run at a time, on the thread named conductor. Its methods may be called by any thread.
  */
 public final class Coordinator implements AutoCloseable {
     private static final Duration AGENTS_RETURN = Duration.ofSeconds(10);
@@ -81,6 +81,7 @@ public final class Coordinator implements AutoCloseable {
      * Binds the port and begins to listen.
      *
      * @param openStore makes the store of published ids below the run directory
+     * @throws IOException when the port can't be bound (the message names it), or the run directory can't be made
      */
     public Coordinator(final CoordinatorOptions options, final Function<Path, PublishedStore> openStore)
             throws IOException {
@@ -123,6 +124,7 @@ public final class Coordinator implements AutoCloseable {
                 + Integer.toString(36 + ThreadLocalRandom.current().nextInt(36 * 36 - 36), 36);
     }
 
+    /** Where it listens. */
     public int port() {
         return port;
     }

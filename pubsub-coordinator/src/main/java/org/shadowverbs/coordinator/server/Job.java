@@ -41,7 +41,8 @@ import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
  * The job as the coordinator knows it: messages of agents come here and change {@link Members}, {@link Epoch} and what is
- * {@link Published}. One lock guards all of these; nothing blocks while holding it.
+ * {@link Published}. One lock guards all of these. Nobody waits for another process while holding it, nor for a store, but for
+ * that of a coordinator started anew, which has to be opened before it can be asked.
  */
 final class Job {
     private final ReentrantLock lock = new ReentrantLock();

@@ -9,6 +9,7 @@ public final class Sizes {
     private Sizes() {
     }
 
+    /** In units of 1,000. */
     public static String bytes(final long bytes) {
         if (bytes < 10_000) {
             return bytes + " B";
@@ -25,6 +26,7 @@ public final class Sizes {
         return d.toMillis() % 1000 == 0 ? d.toSeconds() + " s" : d.toMillis() + " ms";
     }
 
+    /** With three decimals. */
     public static String seconds(final long nanos) {
         return String.format(Locale.ROOT, "%.3f s", nanos / 1e9);
     }

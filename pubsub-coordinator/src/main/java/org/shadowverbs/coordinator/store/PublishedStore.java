@@ -3,11 +3,13 @@ package org.shadowverbs.coordinator.store;
 
 /** Published values by key. Safe for use by several threads. */
 public interface PublishedStore extends AutoCloseable {
+    /** In place of the value that the key has. */
     void put(String key, byte[] value);
 
     /** The value, or null. */
     byte[] get(String key);
 
+    /** Does nothing when the key has no value. */
     void remove(String key);
 
     /** Removes every key that begins so. */
