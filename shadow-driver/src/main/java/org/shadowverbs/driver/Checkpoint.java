@@ -27,7 +27,7 @@ import org.shadowverbs.ids.OwnerRecord;
 
 /**
  * One checkpoint of this rank, from ANNOUNCE to open gates again. Read {@link #run} from top to bottom;
- * docs/PROTOCOL.md has the steps and the failure of each.
+ * docs/PROTOCOL.md has the steps and the failure of each. Of the checkpoint's thread.
  */
 final class Checkpoint {
     private static final Duration RECONNECT_DEADLINE = Duration.ofSeconds(30);

@@ -22,7 +22,8 @@ import org.shadowverbs.bindings.verbs.verbs_h;
 
 /**
  * Brings every connection of this rank to where nothing moves that can move: in rounds, each of which empties the
- * completion queues, lets {@link DrainPolicy} decide about every queue pair, carries that out, and tells the peers.
+ * completion queues, lets {@link DrainPolicy} decide about every queue pair, carries that out, and tells the peers. Of one
+ * thread, with the gate closed.
  */
 final class Drain {
     private final Native library;

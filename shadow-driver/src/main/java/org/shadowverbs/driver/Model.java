@@ -16,6 +16,9 @@ import org.shadowverbs.ids.QpRecord;
 /**
  * Every resource of this process, by family, in the order of dependence: what stands further down is made of what stands
  * above. Real objects are made from top to bottom and destroyed from bottom to top.
+ *
+ * <p>Thread-safe, but for who shares XRC domains and what has ended in them: control verbs add to that, the checkpoint's thread
+ * alone reads it and takes from it, while the gate is closed and no control verb runs.
  */
 final class Model {
     final IdMasks masks;

@@ -12,7 +12,7 @@ import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.coordinator.client.RankLink;
 
 /**
- * Finishes a drain that was broken off, when a rank died in the midst for one. There are no rounds of all ranks any more: the
+ * Finishes a drain that was broken off, when a rank died in the midst of it, for one. There are no rounds of all ranks any more: the
  * two ends of each connection read each other's bookmarks until both are settled. Without it, what had been sent and not
  * yet been confirmed when the checkpoint was given up would be sent again.
  */

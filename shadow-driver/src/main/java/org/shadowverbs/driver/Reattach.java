@@ -26,7 +26,7 @@ import org.shadowverbs.ids.PortIds;
  * from top to bottom; docs/PROTOCOL.md has the steps.
  *
  * <p>Nothing that takes effect at a peer happens before the last barrier: so an abort in the midst is answered by doing
- * it all again.
+ * it all again. Of the checkpoint's thread, with the gate closed until all is done.
  */
 final class Reattach {
     /** Of a region whose memory is gone: no provider gives this key out. */

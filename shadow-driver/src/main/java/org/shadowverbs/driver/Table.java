@@ -5,7 +5,10 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 
-/** The resources of one family by the address of their virtual struct, in order of creation. */
+/**
+ * The resources of one family by the address of their virtual struct, in order of creation. Thread-safe; the resources have
+ * monitors of their own.
+ */
 final class Table<R extends Resource> {
     private final LinkedHashMap<Long, R> byVirtual = new LinkedHashMap<Long, R>();
     private final String family;
