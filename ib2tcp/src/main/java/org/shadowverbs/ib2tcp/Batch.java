@@ -15,7 +15,7 @@ final class Batch {
     private static final int SMALL = 16 << 10;
     private static final int STAGING = HEADERS * Frame.SIZE + (64 << 10);
     /** The longest SGE list, and a header. */
-    private static final int LARGEST_FRAME = TcpVerbs.MAX_SGE + 1;
+    private static final int LARGEST_FRAME = Limits.MAX_SGE + 1;
 
     private final Posix posix;
     private final Vectors vectors;

@@ -63,7 +63,7 @@ abstract class Device {
                 return bell;
             }
         }
-        if (byBell.length >= TcpVerbs.BELLS) {
+        if (byBell.length >= Limits.BELLS) {
             throw new DeviceException(Posix.ENOMEM, "create more queue pairs and shared receive queues");
         }
         nextBell = byBell.length;

@@ -47,7 +47,7 @@ final class Inbound {
         kept = device.posix.allocate(Frame.SIZE + GlobalRoute.SIZE);
         route = kept + Frame.SIZE;
         staging = device.posix.allocate(STAGING);
-        target = new Vectors(device.posix, TcpVerbs.MAX_SGE + 2);
+        target = new Vectors(device.posix, Limits.MAX_SGE + 2);
     }
 
     void free() {

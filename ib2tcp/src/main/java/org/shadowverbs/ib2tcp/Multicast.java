@@ -71,7 +71,7 @@ final class Multicast {
             way = device.multicastWay();
             outgoing = device.posix.allocate(LONGEST);
             route = device.posix.allocate(GlobalRoute.SIZE);
-            target = new Vectors(device.posix, TcpVerbs.MAX_SGE + 2);
+            target = new Vectors(device.posix, Limits.MAX_SGE + 2);
         }
         return way;
     }

@@ -4,7 +4,6 @@ package org.shadowverbs.ib2tcp;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.ByteOrder;
-import java.util.Map;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_pd;
@@ -54,7 +53,7 @@ final class QueuePairObject {
 
     /** @param init what the type does not have is left out of its cap */
     static QueuePairObject create(final Device device, final Posix posix, final Events async, final long pd,
-            final MemorySegment init, final Map<Long, CompletionQueue> queues, final SharedQueue shared) {
+            final MemorySegment init, final ObjectTable<CompletionQueue> queues, final SharedQueue shared) {
         final int type = ibv_qp_init_attr.qp_type(init);
         if (type != QueuePair.RC && type != QueuePair.UC && type != QueuePair.UD && type != QueuePair.XRC_SEND) {
             throw new DeviceException(Posix.EOPNOTSUPP, "create a queue pair of type " + type);
@@ -65,8 +64,8 @@ final class QueuePairObject {
             ibv_qp_cap.max_recv_wr(cap, 0);
             ibv_qp_cap.max_recv_sge(cap, 0);
         }
-        final CompletionQueue sendCq = queues.get(ibv_qp_init_attr.send_cq(init).address());
-        final CompletionQueue recvCq = receives ? queues.get(ibv_qp_init_attr.recv_cq(init).address()) : null;
+        final CompletionQueue sendCq = queues.find(ibv_qp_init_attr.send_cq(init).address());
+        final CompletionQueue recvCq = receives ? queues.find(ibv_qp_init_attr.recv_cq(init).address()) : null;
         if (sendCq == null || receives && recvCq == null) {
             throw new DeviceException(Posix.EINVAL, "create a queue pair without completion queues");
         }
@@ -89,10 +88,10 @@ final class QueuePairObject {
             final CompletionQueue sendCq, final CompletionQueue recvCq, final SharedQueue shared) {
         final MemorySegment cap = ibv_qp_init_attr.cap(init);
         final int type = ibv_qp_init_attr.qp_type(init);
-        if (beyond(ibv_qp_cap.max_send_wr(cap), TcpVerbs.MAX_WR) || beyond(ibv_qp_cap.max_recv_wr(cap), TcpVerbs.MAX_WR)
-                || beyond(ibv_qp_cap.max_send_sge(cap), TcpVerbs.MAX_SGE)
-                || beyond(ibv_qp_cap.max_recv_sge(cap), TcpVerbs.MAX_SGE)
-                || beyond(ibv_qp_cap.max_inline_data(cap), TcpVerbs.MAX_INLINE)) {
+        if (beyond(ibv_qp_cap.max_send_wr(cap), Limits.MAX_WR) || beyond(ibv_qp_cap.max_recv_wr(cap), Limits.MAX_WR)
+                || beyond(ibv_qp_cap.max_send_sge(cap), Limits.MAX_SGE)
+                || beyond(ibv_qp_cap.max_recv_sge(cap), Limits.MAX_SGE)
+                || beyond(ibv_qp_cap.max_inline_data(cap), Limits.MAX_INLINE)) {
             throw new DeviceException(Posix.EINVAL, "create a queue pair of that size");
         }
         if (type == QueuePair.UD) {
@@ -294,9 +293,9 @@ final class QueuePairObject {
                 || has(mask, verbs_h.IBV_QP_PKEY_INDEX()) && ibv_qp_attr.pkey_index(attr) != 0
                 || has(mask, verbs_h.IBV_QP_DEST_QPN()) && (ibv_qp_attr.dest_qp_num(attr) & ~SQ_PSN_BITS) != 0
                 || has(mask, verbs_h.IBV_QP_MAX_DEST_RD_ATOMIC())
-                        && (ibv_qp_attr.max_dest_rd_atomic(attr) & 0xff) > TcpVerbs.MAX_READS
+                        && (ibv_qp_attr.max_dest_rd_atomic(attr) & 0xff) > Limits.MAX_READS
                 || has(mask, verbs_h.IBV_QP_MAX_QP_RD_ATOMIC())
-                        && (ibv_qp_attr.max_rd_atomic(attr) & 0xff) > TcpVerbs.MAX_READS
+                        && (ibv_qp_attr.max_rd_atomic(attr) & 0xff) > Limits.MAX_READS
                 || has(mask, verbs_h.IBV_QP_MIN_RNR_TIMER()) && (ibv_qp_attr.min_rnr_timer(attr) & ~31) != 0
                 || has(mask, verbs_h.IBV_QP_TIMEOUT()) && (ibv_qp_attr.timeout(attr) & ~31) != 0
                 || has(mask, verbs_h.IBV_QP_RETRY_CNT()) && (ibv_qp_attr.retry_cnt(attr) & ~7) != 0

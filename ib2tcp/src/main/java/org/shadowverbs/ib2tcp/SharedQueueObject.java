@@ -18,7 +18,7 @@ final class SharedQueueObject {
         final int requests = ibv_srq_attr.max_wr(ibv_srq_init_attr.attr(init));
         final int sges = ibv_srq_attr.max_sge(ibv_srq_init_attr.attr(init));
         checkSize(requests);
-        if (sges < 0 || sges > TcpVerbs.MAX_SGE) {
+        if (sges < 0 || sges > Limits.MAX_SGE) {
             throw new DeviceException(Posix.EINVAL, "create a shared receive queue for " + sges + " SGEs");
         }
         final int bell = device.newBell();
@@ -39,7 +39,7 @@ final class SharedQueueObject {
     }
 
     private static void checkSize(final int requests) {
-        if (requests < 1 || requests > TcpVerbs.MAX_WR) {
+        if (requests < 1 || requests > Limits.MAX_WR) {
             throw new DeviceException(Posix.EINVAL, "make a shared receive queue of " + requests + " requests");
         }
     }

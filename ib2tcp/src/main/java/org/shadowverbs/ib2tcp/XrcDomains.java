@@ -2,8 +2,7 @@
 package org.shadowverbs.ib2tcp;
 
 import java.lang.foreign.MemorySegment;
-import java.util.HashMap;
-import java.util.Map;
+import java.util.List;
 import org.shadowverbs.bindings.verbs.ibv_xrcd;
 
 /**
@@ -30,12 +29,12 @@ final class XrcDomains {
         }
     }
 
-    private final Map<Long, Handle> handles = new HashMap<Long, Handle>();
+    private final ObjectTable<Handle> handles = new ObjectTable<>("an XRC domain");
     private int domains;
 
-    /** By address; each is in the struct's first field of a context. */
-    Map<Long, ?> handles() {
-        return handles;
+    /** The addresses of those of a context. */
+    List<Long> of(final long context) {
+        return handles.of(context);
     }
 
     /**
@@ -48,7 +47,7 @@ final class XrcDomains {
         }
         final long[] file = fd < 0 ? new long[2] : posix.file(fd);
         Handle same = null;
-        for (final Handle handle : handles.values()) {
+        for (final Handle handle : handles.all()) {
             if (fd >= 0 && handle.context == context && handle.device == file[0] && handle.inode == file[1]) {
                 same = handle;
             }
@@ -63,33 +62,25 @@ final class XrcDomains {
         }
         final long address = posix.allocate(ibv_xrcd.sizeof());
         ibv_xrcd.context(TcpStructs.at(address, ibv_xrcd.sizeof()), MemorySegment.ofAddress(context));
-        handles.put(address, new Handle(context, same == null ? ++domains : same.domain, file[0], file[1]));
+        handles.add(address, new Handle(context, same == null ? ++domains : same.domain, file[0], file[1]));
         return address;
     }
 
-    private Handle known(final long address) {
-        final Handle handle = handles.get(address);
-        if (handle == null) {
-            throw new DeviceException(Posix.EINVAL, "find an XRC domain at 0x" + Long.toHexString(address));
-        }
-        return handle;
-    }
-
     long context(final long address) {
-        return known(address).context;
+        return handles.known(address).context;
     }
 
     /** The number of the domain, not 0. */
     int domain(final long address) {
-        return known(address).domain;
+        return handles.known(address).domain;
     }
 
     void use(final long address, final int more) {
-        known(address).users += more;
+        handles.known(address).users += more;
     }
 
     void close(final Posix posix, final long address) {
-        if (known(address).users != 0) {
+        if (handles.known(address).users != 0) {
             throw new DeviceException(Posix.EBUSY, "close an XRC domain that is in use");
         }
         handles.remove(address);

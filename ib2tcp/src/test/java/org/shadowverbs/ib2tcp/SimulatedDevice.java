@@ -7,9 +7,7 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
@@ -28,7 +26,7 @@ final class SimulatedDevice extends Device {
     final CompletionQueue queue;
     final List<String> said = new ArrayList<>();
     private final long cq;
-    private final Map<Long, CompletionQueue> queues = new HashMap<>();
+    private final ObjectTable<CompletionQueue> queues = new ObjectTable<>("a completion queue");
 
     SimulatedDevice(final SimulatedNetwork network, final int id) {
         super(new Posix(), network.secret);
@@ -38,7 +36,7 @@ final class SimulatedDevice extends Device {
         Memory.i32(cq + Layouts.CQ_MASK, CQE - 1);
         Memory.i64(cq + Layouts.CQ_ENTRIES, posix.allocate(CQE * Layouts.WC_SIZE));
         queue = new CompletionQueue(cq, null, async, new Waiters(posix, 0));
-        queues.put(cq, queue);
+        queues.add(cq, queue);
     }
 
     @Override

@@ -19,6 +19,7 @@ import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.ib2tcp.DeviceException;
 import org.shadowverbs.ib2tcp.Host;
 import org.shadowverbs.ib2tcp.Settings;
+import org.shadowverbs.ib2tcp.Limits;
 import org.shadowverbs.ib2tcp.TcpVerbs;
 import org.shadowverbs.ids.Gid;
 
@@ -117,36 +118,36 @@ final class Ib2TcpBackend implements Backend {
         ibv_device_attr.sys_image_guid(attr, host.guid());
         ibv_device_attr.max_mr_size(attr, Long.MAX_VALUE);
         ibv_device_attr.page_size_cap(attr, 0xfffff000L);
-        ibv_device_attr.max_qp(attr, TcpVerbs.MAX_QP);
-        ibv_device_attr.max_qp_wr(attr, TcpVerbs.MAX_WR);
-        ibv_device_attr.max_sge(attr, TcpVerbs.MAX_SGE);
-        ibv_device_attr.max_cq(attr, TcpVerbs.MAX_QP);
-        ibv_device_attr.max_srq(attr, TcpVerbs.MAX_SRQ);
-        ibv_device_attr.max_srq_wr(attr, TcpVerbs.MAX_WR);
-        ibv_device_attr.max_srq_sge(attr, TcpVerbs.MAX_SGE);
-        ibv_device_attr.max_ah(attr, TcpVerbs.MAX_MR);
-        ibv_device_attr.max_mw(attr, TcpVerbs.MAX_MR);
+        ibv_device_attr.max_qp(attr, Limits.MAX_QP);
+        ibv_device_attr.max_qp_wr(attr, Limits.MAX_WR);
+        ibv_device_attr.max_sge(attr, Limits.MAX_SGE);
+        ibv_device_attr.max_cq(attr, Limits.MAX_QP);
+        ibv_device_attr.max_srq(attr, Limits.MAX_SRQ);
+        ibv_device_attr.max_srq_wr(attr, Limits.MAX_WR);
+        ibv_device_attr.max_srq_sge(attr, Limits.MAX_SGE);
+        ibv_device_attr.max_ah(attr, Limits.MAX_MR);
+        ibv_device_attr.max_mw(attr, Limits.MAX_MR);
         ibv_device_attr.device_cap_flags(attr, verbs_h.IBV_DEVICE_MEM_WINDOW()
                 | verbs_h.IBV_DEVICE_MEM_WINDOW_TYPE_2B() | verbs_h.IBV_DEVICE_SRQ_RESIZE() | verbs_h.IBV_DEVICE_XRC());
-        ibv_device_attr.max_cqe(attr, TcpVerbs.MAX_CQE - Cq.ROOM);
-        ibv_device_attr.max_mr(attr, TcpVerbs.MAX_MR);
-        ibv_device_attr.max_pd(attr, TcpVerbs.MAX_QP);
-        ibv_device_attr.max_qp_rd_atom(attr, TcpVerbs.MAX_READS);
-        ibv_device_attr.max_qp_init_rd_atom(attr, TcpVerbs.MAX_READS);
-        ibv_device_attr.max_res_rd_atom(attr, TcpVerbs.MAX_READS * TcpVerbs.MAX_QP);
+        ibv_device_attr.max_cqe(attr, Limits.MAX_CQE - Cq.ROOM);
+        ibv_device_attr.max_mr(attr, Limits.MAX_MR);
+        ibv_device_attr.max_pd(attr, Limits.MAX_QP);
+        ibv_device_attr.max_qp_rd_atom(attr, Limits.MAX_READS);
+        ibv_device_attr.max_qp_init_rd_atom(attr, Limits.MAX_READS);
+        ibv_device_attr.max_res_rd_atom(attr, Limits.MAX_READS * Limits.MAX_QP);
         ibv_device_attr.atomic_cap(attr, verbs_h.IBV_ATOMIC_GLOB());
         ibv_device_attr.max_pkeys(attr, (short) 1);
         ibv_device_attr.phys_port_cnt(attr, (byte) 1);
-        ibv_device_attr.max_mcast_grp(attr, TcpVerbs.MAX_QP);
-        ibv_device_attr.max_mcast_qp_attach(attr, TcpVerbs.MAX_QP);
-        ibv_device_attr.max_total_mcast_qp_attach(attr, TcpVerbs.MAX_QP);
+        ibv_device_attr.max_mcast_grp(attr, Limits.MAX_QP);
+        ibv_device_attr.max_mcast_qp_attach(attr, Limits.MAX_QP);
+        ibv_device_attr.max_total_mcast_qp_attach(attr, Limits.MAX_QP);
         return 0;
     }
 
     @Override
     public int queryDeviceEx(final long context, final MemorySegment attr) {
         attr.fill((byte) 0);
-        ibv_device_attr_ex.max_dm_size(attr, TcpVerbs.MAX_DM);
+        ibv_device_attr_ex.max_dm_size(attr, Limits.MAX_DM);
         ibv_device_attr_ex.phys_port_cnt_ex(attr, 1);
         ibv_device_attr_ex.completion_timestamp_mask(attr, -1);
         ibv_device_attr_ex.hca_core_clock(attr, NANOSECONDS);
@@ -164,7 +165,7 @@ final class Ib2TcpBackend implements Backend {
         ibv_port_attr.active_mtu(attr, verbs_h.IBV_MTU_4096());
         ibv_port_attr.gid_tbl_len(attr, GIDS);
         ibv_port_attr.flags(attr, (byte) verbs_h.IBV_QPF_GRH_REQUIRED());
-        ibv_port_attr.max_msg_sz(attr, TcpVerbs.MAX_MESSAGE);
+        ibv_port_attr.max_msg_sz(attr, Limits.MAX_MESSAGE);
         ibv_port_attr.pkey_tbl_len(attr, (short) 1);
         ibv_port_attr.active_width(attr, (byte) WIDTH_4X);
         ibv_port_attr.active_speed(attr, (byte) 1);
