@@ -146,9 +146,7 @@ final class Checkpoint {
         exchangePeers(Phase.ANNOUNCE);
         for (final Connection c : peers.connections()) {
             // At the RNR NAK of a finite count of retries, the sender's error may be minutes, or milliseconds, away.
-            final int state = c.qp.attributes.state();
-            if (c.peer != null && c.peer.rnrRetry < 7 && (state == verbs_h.IBV_QPS_RTS() || state == verbs_h.IBV_QPS_SQD())
-                    && c.qp.attributes.minRnrTimer() != 0) {
+            if (c.peer != null && c.peer.rnrRetry < 7 && c.qp.attributes.sends() && c.qp.attributes.minRnrTimer() != 0) {
                 c.timerRaised = setMinRnrTimer(c.qp, 0) == 0;
             }
         }
@@ -221,17 +219,12 @@ final class Checkpoint {
         }
     }
 
-    /** What a queue pair that sends is told to stay in when something else is changed. */
-    static int stateForChange(final Qp qp) {
-        return qp.attributes.state() == verbs_h.IBV_QPS_SQD() ? verbs_h.IBV_QPS_SQD() : verbs_h.IBV_QPS_RTS();
-    }
-
     private int setMinRnrTimer(final Qp qp, final int value) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment attr = ibv_qp_attr.allocate(arena);
             ibv_qp_attr.min_rnr_timer(attr, (byte) value);
             synchronized (qp) {
-                ibv_qp_attr.qp_state(attr, stateForChange(qp));
+                ibv_qp_attr.qp_state(attr, qp.attributes.stateForChange());
                 return qp.real == 0 ? VerbsErrno.EINVAL
                         : backend.modifyQp(qp.real, attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_MIN_RNR_TIMER());
             }

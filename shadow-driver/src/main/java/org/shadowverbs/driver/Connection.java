@@ -38,6 +38,7 @@ final class Connection implements Pool.User {
 
     Connection(final Qp qp) {
         this.qp = qp;
+        end.reliable = qp.reliable();
     }
 
     boolean settled() {

@@ -408,7 +408,6 @@ final class Drain {
 
     /** Decides and acts until only the peer or the network can bring news. */
     private void settle(final Connection c) throws Refusal {
-        c.end.reliable = c.qp.reliable();
         c.end.state = c.qp.attributes.state();
         lookAtHardware(c);
         c.end.roundsInError = c.end.bookmark.inError() ? c.end.roundsInError + 1 : 0;
@@ -521,7 +520,7 @@ final class Drain {
         try (Arena frame = Arena.ofConfined()) {
             final MemorySegment attr = ibv_qp_attr.allocate(frame);
             int mask = verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_ACCESS_FLAGS();
-            ibv_qp_attr.qp_state(attr, Checkpoint.stateForChange(c.qp));
+            ibv_qp_attr.qp_state(attr, c.qp.attributes.stateForChange());
             ibv_qp_attr.qp_access_flags(attr, c.qp.attributes.accessFlags() | verbs_h.IBV_ACCESS_REMOTE_WRITE());
             if (c.qp.attributes.state() == verbs_h.IBV_QPS_RTR() && c.qp.xrcd != null) {
                 mask |= verbs_h.IBV_QP_TIMEOUT() | verbs_h.IBV_QP_SQ_PSN();

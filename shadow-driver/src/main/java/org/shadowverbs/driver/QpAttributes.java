@@ -141,6 +141,16 @@ final class QpAttributes {
         return state;
     }
 
+    /** Send requests may have been posted, and are not flushed: RTS or SQD. */
+    synchronized boolean sends() {
+        return state == verbs_h.IBV_QPS_RTS() || state == verbs_h.IBV_QPS_SQD();
+    }
+
+    /** What a queue pair that receives is told to be in when something else is changed: SQD stays, all else is or becomes RTS. */
+    synchronized int stateForChange() {
+        return state == verbs_h.IBV_QPS_SQD() ? state : verbs_h.IBV_QPS_RTS();
+    }
+
     /** The hardware put the queue pair into the error state. */
     synchronized void failed() {
         state = verbs_h.IBV_QPS_ERR();

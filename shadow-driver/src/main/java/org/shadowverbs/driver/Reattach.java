@@ -364,7 +364,7 @@ final class Reattach {
                     replay(qp, state);
                 }
             }
-            if (qp.attributes.state() == verbs_h.IBV_QPS_RTS() || qp.attributes.state() == verbs_h.IBV_QPS_SQD()) {
+            if (qp.attributes.sends()) {
                 queuePairs.pacing().limit(qp);
             }
             for (final MulticastGroup group : qp.groups) {
@@ -433,8 +433,7 @@ final class Reattach {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment position = arena.allocate(8, 8);
             for (final Qp qp : model.qps.inOrder()) {
-                final int state = qp.attributes.state();
-                if (state != verbs_h.IBV_QPS_RTS() && state != verbs_h.IBV_QPS_SQD()) {
+                if (!qp.attributes.sends()) {
                     continue;
                 }
                 final int err = library.qpReplaySends(qp.virtual, position);

@@ -5,7 +5,7 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiConsumer;
 
 /** On the heap: for a coordinator that need not outlive its process. */
-public final class MemoryStore implements PublishedStore {
+public class MemoryStore implements PublishedStore {
     private final ConcurrentHashMap<String, byte[]> values = new ConcurrentHashMap<>();
 
     @Override
@@ -28,7 +28,8 @@ public final class MemoryStore implements PublishedStore {
         values.keySet().removeIf(key -> key.startsWith(prefix));
     }
 
-    void forEach(final BiConsumer<String, byte[]> action) {
+    /** What is put meanwhile may be left out. */
+    public void forEach(final BiConsumer<String, byte[]> action) {
         values.forEach(action);
     }
 
