@@ -28,12 +28,20 @@ put()
 rm -rf "$new"
 mkdir -p "$new/bin" "$new/lib"
 cp -p "$jars"/*.jar "$new/lib"
+# Of a format that an AOT cache takes. Without it every command starts slower and works the same.
+if "$java_home/bin/java" "$tools/NewerClasses.java" "$jars/picocli.jar" "$new/newer.jar"; then
+	mv "$new/newer.jar" "$new/lib/picocli.jar"
+else
+	echo "distribution: picocli's classes can't be cached" >&2
+	rm -f "$new/newer.jar"
+fi
 # The next build copies them again; a jar that is no longer needed must not stay.
 rm -rf "$jars"
 
 put "$root/test-fabric/target/test-fabric.jar" "$new/lib/test-fabric.jar"
 put "$root/native/build/libshadowverbs.so" "$new/lib/libshadowverbs.so"
 put "$root/native/restore-init/target/shadowverbs-restore-init" "$new/bin/shadowverbs-restore-init"
+put "$root/native/restore-init/target/shadowverbs-job-root" "$new/bin/shadowverbs-job-root"
 put "$root/native/restore-init/target/libshadowverbs-criu.so" "$new/lib/libshadowverbs-criu.so"
 put "$root/test-fabric/hca/build/lib/libibverbs.so.1" "$new/fabric/libibverbs.so.1"
 for program in "$root"/test-fabric/hca/build/bin/* "$root"/test-fabric/programs/build/* \
@@ -63,6 +71,8 @@ else
 	echo "distribution: the store's class could not be made: $(grep -v '^WARNING' "$made/log" | head -n 1)" >&2
 fi
 rm -rf "$made"
+# Manual pages and the completion of the shell.
+"$java_home/bin/java" -cp "$new/lib/*" org.shadowverbs.coordinator.cli.Manual "$new/share"
 all_classes=
 for jar in "$new"/lib/*.jar; do
 	all_classes=$all_classes${all_classes:+:}$dist/lib/${jar##*/}

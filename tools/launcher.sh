@@ -14,4 +14,7 @@ case "${1-} $* " in
 "coordinator "* | "agent "* | "restart "*) kind=service ;;
 *) kind=command ;;
 esac
+# What services leave in the run directory and in checkpoints is for their user alone. Programs have the umask that they are
+# launched with.
+[ "$kind" = command ] || umask 077
 exec "$java" "@$home/lib/$kind.options" -Dshadowverbs.home="$home" org.shadowverbs.coordinator.cli.Main "$@"

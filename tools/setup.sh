@@ -30,10 +30,13 @@ for_bench="
 	iperf3:iperf3"
 for_test="
 	fi_pingpong:libfabric-bin
+	qperf:qperf
 	mpiexec.mpich:mpich
 	mpicc.mpich:libmpich-dev
 	mpirun.openmpi:openmpi-bin
 	mpicc.openmpi:libopenmpi-dev
+	g++:g++
+	/usr/include/gloo/config.h:libgloo-dev
 	ip:iproute2
 	gdb:gdb"
 

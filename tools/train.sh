@@ -10,7 +10,7 @@ set -u
 
 dist=$1
 java=$(cat "$dist/lib/java-home")/bin/java
-main=org.shadowverbs.coordinator.cli.Main
+main=org.shadowverbs.coordinator.cli.Training
 work=$(mktemp -d) || exit 1
 coordinator=
 cleanup()
@@ -45,11 +45,11 @@ collect()
 (LD_LIBRARY_PATH=$dist/lib:$dist/fabric record rank org.shadowverbs.driver.Rank --train >/dev/null) ||
 	rm -f "$work/rank.aot"
 collect rank
-(record service "$main" coordinator --train >/dev/null) || rm -f "$work/service.aot"
+(record service "$main" service >/dev/null) || rm -f "$work/service.aot"
 collect service
 
-# A launch that joins a coordinator and goes all the way: only the last step, to become the program, fails, or the JVM
-# would be gone before it writes.
+# A command that only looks, and a launch that joins a coordinator and goes all the way: only the last step, to become the
+# program, fails, or the JVM would be gone before it writes.
 mkfifo "$work/ready"
 "$dist/bin/shadowverbs" coordinator --port 0 --port-file "$work/port" --ckptdir "$work" \
 	>"$work/ready" 2>"$work/coordinator.log" </dev/null &
@@ -58,7 +58,7 @@ if timeout 60 head -n 1 "$work/ready" >/dev/null && [ -s "$work/port" ]; then
 	port=$(cat "$work/port")
 	LC_ALL=C sed 's#/lib64/ld-linux#/lib64/no-linux#g' "$(type -P true)" >"$work/program"
 	chmod +x "$work/program"
-	(record command "$main" launch --test-fabric -h localhost -p "$port" "$work/program" >/dev/null)
+	(SHADOWVERBS_COORD_PORT=$port record command "$main" commands launch --test-fabric "$work/program" >/dev/null)
 	[ $? = 126 ] || echo "distribution: launch ended otherwise: $(head -n 1 "$work/command.log")" >&2
 	timeout 60 "$dist/bin/shadowverbs" quit -h localhost -p "$port" >"$work/quit.log" 2>&1 || {
 		echo "distribution: quit failed: $(head -n 1 "$work/quit.log")" >&2

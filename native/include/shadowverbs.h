@@ -270,7 +270,7 @@ struct sv_cq_spec {
 	int32_t cqe;				/* what the application sees */
 	int32_t extended;			/* 1: the virtual struct is an ibv_cq_ex */
 	/*
-	 * Of an extended CQ. Where a flag asks for what an ibv_wc has no field for, real CQs must be extended ones with
+	 * For an extended CQ. Where a flag asks for what an ibv_wc has no field for, real CQs must be extended ones with
 	 * these flags, IBV_WC_EX_WITH_BYTE_LEN, _IMM, _SRC_QP and _SLID; else they may be plain.
 	 */
 	uint64_t wc_flags;
@@ -285,8 +285,12 @@ void sv_cq_resized(struct ibv_cq *vcq, int cqe);
 void sv_cq_free(struct ibv_cq *vcq);
 
 struct ibv_ah *sv_ah_alloc(struct ibv_pd *vpd);
-/* The real handles that stand behind it: the first, but for QP numbers that the map says another for. count 0: none. */
-int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map);
+/*
+ * The real handles that stand behind it. The map says which for single QP numbers. For all others it is the first, or, with
+ * `makers`, the one of that index that the uppermost 8 of the 24 bits of the real number say. count 0: none. Returns 0 or ENOMEM.
+ */
+int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map,
+	       const uint16_t *makers);
 void sv_ah_free(struct ibv_ah *vah);
 
 /* XRC domains. The descriptor (-1: none) says whether two of a context are one: the domain's number is then the same. */
@@ -328,7 +332,7 @@ struct sv_qp_spec {
 	 */
 	struct ibv_qp *opened;
 	/*
-	 * 1: an XRC receive QP of another process. What it brings to this one is counted by its number (sv_xrcd_strangers),
+	 * 1: an XRC receive QP of another process. Its messages to this one are counted by its number (sv_xrcd_foreign_qps),
 	 * as before it was opened, and after.
 	 */
 	uint32_t foreign;
@@ -344,7 +348,7 @@ void sv_qp_state(struct ibv_qp *vqp, int state);
 void sv_qp_peer(struct ibv_qp *vqp, uint32_t dest_vqp_num, uint16_t dest_vlid);
 /* Exceptions of the peer's rkeys, or NULL. [gate closed], or before the QP's RTR */
 void sv_qp_set_rkeys(struct ibv_qp *vqp, const struct sv_keymap *map);
-/* Of an XRC send QP: exceptions of the peer's SRQ numbers, or NULL. [gate closed], or before the QP's RTR */
+/* For an XRC send QP: exceptions of the peer's SRQ numbers, or NULL. [gate closed], or before the QP's RTR */
 void sv_qp_set_srqs(struct ibv_qp *vqp, const struct sv_idmap *map);
 /*
  * The XRC receive QP is about to be freed, but goes on to live in other processes that have it open: its completions stay, and
@@ -446,17 +450,17 @@ int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent);
 int sv_qp_targets(struct ibv_qp *vqp, uint32_t *numbers);
 
 /* What an XRC receive QP of another process has brought to SRQs of this one. */
-struct sv_stranger {
+struct sv_foreign_qp {
 	uint64_t received;		/* messages, since the domain was opened */
 	uint32_t qp_num;		/* virtual */
 	uint32_t reserved;
 };
-#define SV_MAX_STRANGERS 3072
+#define SV_MAX_FOREIGN_QPS 3072
 /*
- * Of all SRQs that a domain of that number (sv_xrcd_domain) has had here. Returns how many QPs, with room for
- * SV_MAX_STRANGERS, or -1: in all domains there were more, and what they have brought is not known.
+ * Messages for QPs of other processes, by QP, in all SRQs that a domain of that number (sv_xrcd_domain) has had here. Returns
+ * how many QPs, with room for SV_MAX_FOREIGN_QPS, or -1: in all domains there were more, and their counts are not known.
  */
-int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers);
+int sv_xrcd_foreign_qps(uint32_t domain, struct sv_foreign_qp *foreign_qps);
 
 /* Forgets what a QP has brought, if anything. While the gate is closed. */
 void sv_xrcd_forget(uint32_t domain, uint64_t qp_num);
@@ -502,6 +506,11 @@ int sv_qp_replay_sends(struct ibv_qp *vqp, uint64_t *position);
  */
 int sv_qp_fail(struct ibv_qp *vqp);
 
+/* ---- Memory --------------------------------------------------------------------------------------------------- */
+
+/* Gives back to the kernel what has been freed: an image would hold it. The compiler of the virtual machine alone leaves 30 MB. */
+void sv_memory_trim(void);
+
 /* ---- Timers [gate closed] ------------------------------------------------------------------------------------ */
 
 /* setitimer(2)'s real-time timer and those of timer_create(2) but for CPU time: as long as they had left, they run on. */
@@ -523,6 +532,8 @@ int sv_cm_detach(int socket);
  */
 int sv_cm_receiver(void);
 int sv_cm_reattach(int socket);
+/* How many of them somebody listened on, connected or joined multicast groups by: a program that only looked misses nothing. */
+int sv_cm_lost_in_use(void);
 
 /*
  * Connections of ids that were lost so, and that nobody has ended: the QPs that they were made with, virtual. They are tokens,

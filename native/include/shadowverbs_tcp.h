@@ -154,7 +154,7 @@ struct sv_tcp_doorbell {
 	uint32_t offered;		/* a thread polls that would drive; taken back by who is about to sleep */
 	uint32_t turns;			/* (H) of the application's threads, counted */
 	uint32_t called;		/* a futex: the engine's thread is to come; taken by it */
-	uint32_t rung;			/* a bit is set below; taken by (H) before it looks for them */
+	uint32_t pending;		/* a bit is set below; taken by (H) before it looks for them */
 	uint64_t due[SV_TCP_BELLS / 64];
 };
 
@@ -192,9 +192,12 @@ void sv_tcp_cq_ex_init(struct sv_tcp_cq *cq, uint64_t fields);
 /* Takes the events of an object that is about to end out of a pipe. */
 void sv_tcp_forget_events(int read_fd, int write_fd, const void *object);
 
-/* From here on the library behind the preload is ib2tcp (on != 0) or libibverbs; gate closed, or no device yet open. */
+/*
+ * From here on the library behind the preload is libibverbs (0), ib2tcp (1), or ib2tcp whose ports have lids (2); gate closed,
+ * or no device yet open.
+ */
 void sv_tcp_select(int on);
-/* Is it ib2tcp? */
+/* Is it ib2tcp? As it was selected. */
 int sv_tcp_selected(void);
 
 #endif

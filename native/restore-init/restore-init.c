@@ -12,20 +12,28 @@
  *   open FD r|w|rw PATH          open PATH as descriptor FD for the programs to be run
  *   terminal FD IN OUT DIRECT    the same with a terminal: OUT if that is one and DIRECT is 1; else a new one, from and
  *                                to which is copied what is read from IN and written to OUT
+ *   user                         for an ordinary user: the namespace gets a user namespace around it, and programs to be run
+ *                                have all capabilities there
  *   devpts                       the namespace gets a /dev/pts of its own, in which all numbers are free
  *   start LAST_PID               make the namespace; programs get pids from LAST_PID + 1 on
  * answer: started PID            PID of the first process as the host sees it
  * Then:
- *   run TAG PATH ARG...          answer: ran TAG STATUS, when it has ended; TAG is a number below 1024
+ *   run TAG MONOTONIC BOOTTIME PATH ARG...
+ *                                answer: ran TAG STATUS, when it has ended; TAG is a number below 1024. It and its children
+ *                                see these clocks so many nanoseconds ahead of this process; "-" as this process does
  *   kill PID SIGNAL              PID as in the namespace
  * and at any time:
  *   exit PID STATUS              a child that was not run by "run" has ended
+ *   clocks TEXT                  the clocks of a program could not be set; it runs with those of this process
  *   error TEXT                   a command failed; before "started" it is the last answer
  * STATUS is 0 to 255, or 128 + signal.
  */
 #define _GNU_SOURCE
+#include "namespaces.h"
+
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <pty.h>
 #include <sched.h>
@@ -43,6 +51,10 @@
 #include <termios.h>
 #include <unistd.h>
 
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80	/* Linux 5.6 */
+#endif
+#define NS INT64_C(1000000000)
 #define MAX_LINE 65536
 #define MAX_FIELDS 512
 #define MAX_TERMINALS 8
@@ -61,6 +73,7 @@ struct terminal {
 static struct terminal terminals[MAX_TERMINALS];
 static int nterminals;
 static bool own_devpts;
+static bool ordinary_user;
 /* Descriptors for the programs to be run, and how each was opened. */
 static struct {
 	int fd;
@@ -142,22 +155,12 @@ static void command_open(int nfields, char **field)
  */
 static void reopen(int fd, int flags)
 {
-	char link[64], path[4096];
-	struct stat before, after;
-	ssize_t n;
-	int again;
+	int again = open_again(fd, flags);
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, path, sizeof(path) - 1);
-	if (n <= 0 || fstat(fd, &before) || !(S_ISREG(before.st_mode) || S_ISCHR(before.st_mode)))
-		return;
-	path[n] = 0;
-	again = open(path, flags | O_NOCTTY | O_CLOEXEC);
-	if (again < 0)
-		return;
-	if (!fstat(again, &after) && after.st_dev == before.st_dev && after.st_ino == before.st_ino)
+	if (again >= 0) {
 		dup2(again, fd);
-	close(again);
+		close(again);
+	}
 }
 
 static void command_terminal(int nfields, char **field)
@@ -210,9 +213,61 @@ static bool copy(int from, int to)
 	return n > 0 && write_all(to, data, n);
 }
 
+/* A kernel that has no time namespaces, or a container that may not set clocks, is no reason not to restore. */
+static void no_clocks(const char *what)
+{
+	answer("clocks\t%s: %s", what, strerror(errno));
+}
+
+static void split(int64_t ns, int64_t *s, int64_t *rest)
+{
+	*s = ns / NS;
+	*rest = ns % NS;
+	if (*rest < 0) {
+		*rest += NS;
+		--*s;
+	}
+}
+
+/*
+ * Moves this process, which has no other thread, to a time namespace of its own. Offsets are from the host's clocks, so those
+ * of a namespace that it is in already are added to.
+ */
+static void set_clocks(int64_t monotonic, int64_t boottime)
+{
+	int64_t s, ns, s_boot, ns_boot;
+	char name[16], text[128];
+	FILE *offsets;
+	int fd, n;
+
+	if (unshare(CLONE_NEWTIME)) {
+		no_clocks("unshare CLONE_NEWTIME");
+		return;
+	}
+	offsets = fopen("/proc/self/timens_offsets", "re");
+	while (offsets && fscanf(offsets, "%15s %" SCNd64 " %" SCNd64, name, &s, &ns) == 3)
+		*(!strcmp(name, "monotonic") ? &monotonic : &boottime) += s * NS + ns;
+	if (offsets)
+		fclose(offsets);
+	split(monotonic, &s, &ns);
+	split(boottime, &s_boot, &ns_boot);
+	n = snprintf(text, sizeof(text), "monotonic %" PRId64 " %" PRId64 "\nboottime %" PRId64 " %" PRId64 "\n", s, ns, s_boot,
+		     ns_boot);
+	fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, text, n) != n) {
+		no_clocks("/proc/self/timens_offsets");
+		return;
+	}
+	close(fd);
+	fd = open("/proc/self/ns/time_for_children", O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || setns(fd, CLONE_NEWTIME))
+		no_clocks("setns to the time namespace");
+	close(fd);
+}
+
 static void command_run(int nfields, char **field)
 {
-	int tag = nfields > 2 ? atoi(field[1]) : -1;
+	int tag = nfields > 4 ? atoi(field[1]) : -1;
 	sigset_t none;
 	pid_t pid;
 
@@ -231,11 +286,15 @@ static void command_run(int nfields, char **field)
 	}
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (strcmp(field[2], "-"))
+		set_clocks(strtoll(field[2], NULL, 10), strtoll(field[3], NULL, 10));
 	/* Commands and answers are not the program's, nor what it says part of them. */
 	dup2(open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
 	dup2(STDERR_FILENO, STDOUT_FILENO);
 	field[nfields] = NULL;
-	execv(field[2], field + 2);
+	if (ordinary_user && !hand_on_capabilities())
+		_exit(126);
+	execv(field[4], field + 4);
 	_exit(127);
 }
 
@@ -350,7 +409,7 @@ static int first_process(const char *last_pid)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
-	if (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) || mount("proc", "/proc", "proc", 0, NULL))
+	if (!own_proc())
 		die("mount", "/proc");
 	if (own_devpts &&
 	    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"))
@@ -375,6 +434,7 @@ static int first_process(const char *last_pid)
 static void start(const char *last_pid)
 {
 	int ready[2], status;
+	const char *what;
 	char byte = 0;
 	sigset_t all;
 	pid_t child;
@@ -384,6 +444,8 @@ static void start(const char *last_pid)
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	if (pipe2(ready, O_CLOEXEC))
 		die("pipe", "");
+	if (ordinary_user && !user_namespace(&what))
+		die("make", what);
 	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
 		die("unshare", "");
 	child = fork();
@@ -432,6 +494,8 @@ int main(void)
 			command_terminal(nfields, field);
 		} else if (!strcmp(field[0], "devpts") && nfields == 1) {
 			own_devpts = true;
+		} else if (!strcmp(field[0], "user") && nfields == 1) {
+			ordinary_user = true;
 		} else if (!strcmp(field[0], "start") && nfields == 2) {
 			start(field[1]);
 		} else {

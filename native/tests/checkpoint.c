@@ -62,6 +62,33 @@ static void unread_completions(void)
 	close_fixture(f);
 }
 
+/* A queue does not get smaller than what is in it, be that kept or not; the device below has room for more. */
+static void resized_below_the_unread(void)
+{
+	enum { COUNT = 10 };
+	struct fixture *f = open_fixture(shape);
+
+	for (int i = 0; i < COUNT; i++)
+		CHECK_EQUAL(post_send(f, i, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+	mock_complete_sends(mock_qp(f->qp), COUNT / 2, IBV_WC_SUCCESS);
+	close_gate();
+	CHECK_EQUAL(sv_cq_drain(f->cq), COUNT / 2);
+	sv_gate_open();
+	mock_complete_sends(mock_qp(f->qp), COUNT / 2, IBV_WC_SUCCESS);
+	CHECK_EQUAL(ibv_resize_cq(f->cq, COUNT - 1), EINVAL);
+	CHECK_EQUAL(f->cq->cqe, 1000);
+	CHECK_EQUAL(ibv_resize_cq(f->cq, COUNT), 0);
+	CHECK_EQUAL(f->cq->cqe, COUNT);
+	for (int i = 0; i < COUNT; i++)
+		expect(f->cq, i, IBV_WC_SUCCESS);
+	CHECK_EQUAL(ibv_resize_cq(f->cq, 1), 0);
+	CHECK_EQUAL(post_send(f, 50, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+	mock_complete_sends(mock_qp(f->qp), 1, IBV_WC_SUCCESS);
+	expect(f->cq, 50, IBV_WC_SUCCESS);
+	expect_none(f->cq);
+	close_fixture(f);
+}
+
 /* One poll takes from both: kept ones first. */
 static void kept_before_real(void)
 {
@@ -773,6 +800,7 @@ static void many_keys(void)
 int main(void)
 {
 	RUN(unread_completions);
+	RUN(resized_below_the_unread);
 	RUN(kept_before_real);
 	RUN(replay_posts_the_rest);
 	RUN(built_requests);

@@ -229,6 +229,20 @@ static struct user *open_connected(struct ibv_qp *qp)
 	return user;
 }
 
+/* A program that has only looked whether there is a connection manager loses nothing that it must hear of. */
+static void only_lost_channels_in_use_count(void)
+{
+	struct user *looked = open_user(), *listening = open_user();
+
+	CHECK_EQUAL(rdma_listen(listening->id, 1), 0);
+	CHECK_EQUAL(sv_cm_lost_in_use(), 0);
+	restart(detach());
+	CHECK_EQUAL(sv_cm_lost_in_use(), 1);
+	close_lost(listening);
+	CHECK_EQUAL(sv_cm_lost_in_use(), 0);
+	close_lost(looked);
+}
+
 /* It is told of its own end when the peer has been told, and then once. */
 static void a_restarted_process_disconnects(void)
 {
@@ -358,6 +372,7 @@ int main(void)
 {
 	RUN(nothing_is_sent_without_channels);
 	RUN(a_resumed_process_has_its_channels);
+	RUN(only_lost_channels_in_use_count);
 	RUN(a_restarted_process_disconnects);
 	RUN(a_restarted_process_is_told);
 	RUN(the_peer_is_told_or_the_program);

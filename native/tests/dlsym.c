@@ -19,14 +19,14 @@ static const char *const names[] = {
 #define VIRTUAL(name) #name,
 #define PASS(type, name, parameters, arguments) VIRTUAL(name)
 #define REFUSE(type, name, parameters, arguments, object, fail) VIRTUAL(name)
-#include "../src/verbs.def"
+#include "../src/base/verbs.def"
 	NULL
 };
 
 static const char *const cm_names[] = {
 #define CM(name) #name,
 #define CM_GATED(type, name, parameters, arguments, channel, fail) CM(name)
-#include "../src/cm.def"
+#include "../src/cm/cm.def"
 	NULL
 };
 

@@ -529,7 +529,7 @@ static int carry_out(struct sv_request *r)
 		struct ibv_ah *handle = real.create_ah(sv_real(first), pointer(r->arg[1]));
 
 		v = sv_ah_alloc(first);
-		err = sv_ah_bind(v, &handle, 1, NULL);
+		err = sv_ah_bind(v, &handle, 1, NULL, NULL);
 		r->result = (uintptr_t)v;
 		return err;
 	}

@@ -2,6 +2,11 @@
 /* Device memory, regions of it, null regions, buffers of other drivers, advice; before and after a checkpoint. */
 #include "test.h"
 
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
 static const struct shape shape = { .send_wr = 8, .recv_wr = 8, .sge = 2 };
 
 static struct ibv_dm *make_dm(struct fixture *f, size_t length)
@@ -113,8 +118,79 @@ static void regions(void)
 	close_fixture(f);
 }
 
+#define PIECES 16384
+#define PIECE 4000
+
+static long resident_pages(void)
+{
+	long total, resident;
+	FILE *file = fopen("/proc/self/statm", "r");
+
+	CHECK(file && fscanf(file, "%ld %ld", &total, &resident) == 2);
+	fclose(file);
+	return resident;
+}
+
+/* As the virtual machine's compiler does it: in an arena that is not the first, with something in use behind all the rest. */
+static void *leave_freed_memory(void *before)
+{
+	static char *pieces[PIECES];
+
+	for (int i = 0; i < PIECES; i++)
+		pieces[i] = memset(malloc(PIECE), i, PIECE);
+	*(long *)before = resident_pages();
+	for (int i = 0; i < PIECES - 1; i++)
+		free(pieces[i]);
+	return pieces[PIECES - 1];
+}
+
+static void freed_memory_is_given_back(void)
+{
+	const long size = (long)PIECES * PIECE / sysconf(_SC_PAGESIZE);
+	long before;
+	pthread_t thread;
+	void *last;
+
+#ifdef __SANITIZE_ADDRESS__
+	return;		/* which has an allocator of its own, as the other has */
+#endif
+#ifdef __SANITIZE_THREAD__
+	return;
+#endif
+	CHECK_EQUAL(pthread_create(&thread, NULL, leave_freed_memory, &before), 0);
+	CHECK_EQUAL(pthread_join(thread, &last), 0);
+	CHECK(resident_pages() > before - size / 10);
+	sv_memory_trim();
+	CHECK(resident_pages() < before - size * 9 / 10);
+	free(last);
+}
+
+/* As GASNet's firehose does it: a region over memory that malloc will give out again. */
+static void a_region_over_freed_memory_stays_mapped(void)
+{
+	char *memory;
+	void *end;
+
+#ifdef __SANITIZE_ADDRESS__
+	return;
+#endif
+#ifdef __SANITIZE_THREAD__
+	return;
+#endif
+	CHECK(mallopt(M_TRIM_THRESHOLD, -1) && mallopt(M_MMAP_MAX, 0));
+	memory = malloc(PIECES * PIECE);
+	end = sbrk(0);
+	CHECK(memory < (char *)end);
+	memset(memory, 1, PIECES * PIECE);
+	free(memory);
+	sv_memory_trim();
+	CHECK(sbrk(0) == end);
+}
+
 int main(void)
 {
+	RUN(freed_memory_is_given_back);
+	RUN(a_region_over_freed_memory_stays_mapped);
 	RUN(device_memory);
 	RUN(regions);
 	return 0;

@@ -137,15 +137,31 @@ struct mock_srq *mock_srq(struct ibv_srq *vsrq)
 
 /* ---- Data plane ------------------------------------------------------------------------------------------------- */
 
-static void event_if_armed(struct mock_cq *cq, const struct ibv_wc *wc)
+bool mock_events_late;
+
+static void send_event(struct mock_cq *cq)
 {
 	struct ibv_cq *v = &cq->v;
 
+	if (v->channel && write(OBJECT(v->channel, mock_channel, CHANNEL_MAGIC)->write_fd, &v, sizeof(v)) != sizeof(v))
+		abort();
+}
+
+void mock_late_events(struct mock_cq *cq)
+{
+	for (; cq->late; cq->late--)
+		send_event(cq);
+}
+
+static void event_if_armed(struct mock_cq *cq, const struct ibv_wc *wc)
+{
 	if (!cq->armed || (cq->armed == 1 && wc->status == IBV_WC_SUCCESS))
 		return;
 	cq->armed = 0;
-	if (v->channel && write(OBJECT(v->channel, mock_channel, CHANNEL_MAGIC)->write_fd, &v, sizeof(v)) != sizeof(v))
-		abort();
+	if (mock_events_late)
+		cq->late++;
+	else
+		send_event(cq);
 }
 
 static void push(struct mock_cq *cq, const struct ibv_wc *wc)

@@ -43,6 +43,7 @@ struct mock_cq {
 	unsigned head, tail;
 	int armed;			/* 1 solicited only, 2 any */
 	unsigned arms;
+	unsigned late;			/* events that mock_events_late holds back */
 };
 
 struct mock_dm {
@@ -80,6 +81,9 @@ struct mock_srq {
 /* The real objects behind virtual ones, by what sv_real says. */
 struct mock_qp *mock_qp(struct ibv_qp *vqp);
 struct mock_cq *mock_cq(struct ibv_cq *vcq);
+/* Completions are there before their events, which come with mock_late_events or, when the queue ends before, never. */
+extern bool mock_events_late;
+void mock_late_events(struct mock_cq *cq);
 struct mock_srq *mock_srq(struct ibv_srq *vsrq);
 
 /* The next `count` posted requests complete in order: those that are signaled, or all of them when in error. */

@@ -3,7 +3,7 @@
  * Where regions are, while their table is swept, in lock step: the thread that sweeps makes its stores one by one, as the
  * loads of the one that looks let it. Needs no library: it has region.c in it, whose atomics it counts.
  */
-#include "base.h"
+#include "base/base.h"
 
 static void before_load(void);
 static void before_store(void);
@@ -17,7 +17,7 @@ static void before_store(void);
 #define sv_store(p, v) (before_store(), __atomic_store_n(p, v, __ATOMIC_RELAXED))
 #define sv_store_release(p, v) (before_store(), __atomic_store_n(p, v, __ATOMIC_RELEASE))
 
-#include "../src/region.c"
+#include "../src/objects/region.c"
 
 #include <semaphore.h>
 

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
-#include "shadowverbs_tcp.h"
+#include "base/tcp_abi.h"
 
 #define ENTRIES 4
 #define STRIDE 128
@@ -36,6 +36,7 @@ static struct world *make_world(void)
 	w->qp.recv = (struct sv_tcp_ring){ (uintptr_t)w->recv, STRIDE, ENTRIES - 1, ENTRIES - 1, 2, 0, 0 };
 	w->qp.bell = 70;
 	w->qp.opcodes = ~0u;
+	w->qp.v.state = IBV_QPS_RTS;
 	w->srq.v.context = &w->context;
 	w->srq.recv = w->qp.recv;
 	w->srq.bell = 71;
@@ -136,6 +137,20 @@ static void test_a_full_queue_refuses_and_names_the_request(void)
 	w->qp.opcodes = 1u << IBV_WR_SEND;
 	w->qp.send_head = 4;
 	CHECK_EQUAL(post(w, &wrs[3], &bad), EINVAL);
+	free(w);
+}
+
+static void test_in_state_reset_nothing_is_received(void)
+{
+	struct world *w = make_world();
+	struct ibv_recv_wr recv = { .wr_id = 3 }, *bad = NULL;
+
+	w->qp.v.state = IBV_QPS_RESET;
+	CHECK_EQUAL(w->context.ops.post_recv(&w->qp.v, &recv, &bad), EINVAL);
+	CHECK(bad == &recv);
+	CHECK_EQUAL(w->qp.recv_tail, 0);
+	w->qp.v.state = IBV_QPS_INIT;
+	CHECK_EQUAL(w->context.ops.post_recv(&w->qp.v, &recv, &bad), 0);
 	free(w);
 }
 
@@ -273,6 +288,10 @@ static void test_completions_come_in_order_from_either_ring(void)
 	w->context.ops.req_notify_cq(&w->cq.v, 0);
 	w->context.ops.req_notify_cq(&w->cq.v, 1);
 	CHECK_EQUAL(w->cq.armed, SV_TCP_ARMED_ANY);
+	/* One that has come may have come before the request. */
+	w->cq.tail++;
+	CHECK_EQUAL(w->context.ops.req_notify_cq(&w->cq.v, 0), SV_TCP_MISSED);
+	CHECK_EQUAL(w->cq.armed, SV_TCP_ARMED_NOT);
 	free(w);
 }
 
@@ -444,6 +463,7 @@ int main(void)
 	RUN(test_a_request_of_xrc_names_its_queue);
 	RUN(test_inline_payload_is_captured);
 	RUN(test_a_full_queue_refuses_and_names_the_request);
+	RUN(test_in_state_reset_nothing_is_received);
 	RUN(test_a_sleeping_engine_is_woken_once);
 	RUN(test_a_datagram_carries_its_address);
 	RUN(test_changes_of_windows_are_requests);

@@ -39,7 +39,7 @@ $(TEST_DIR)/between: tests/between.c tests/libbetween.h tests/driver.c tests/tes
 		-lpthread -ldl
 
 # Has what it tests in it.
-$(TEST_DIR)/region: tests/region.c src/region.c src/region.h tests/test.h | $(TEST_DIR)
+$(TEST_DIR)/region: tests/region.c src/objects/region.c src/objects/region.h tests/test.h | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -o $@ $< -lpthread
 
@@ -47,6 +47,13 @@ $(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/fixture.c tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -l:libibverbs.so.1 -lpthread -ldl
 
-check: $(TEST_PROGRAMS)
+# With the sanitizers of this build.
+$(TEST_DIR)/shadowverbs-job-root: restore-init/job-root.c restore-init/namespaces.c restore-init/namespaces.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(filter-out -Wmissing-prototypes -fvisibility=hidden -Wshadow,$(CFLAGS)) -o $@ $(filter %.c,$^)
+
+check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root
+	@tests/rooms
 	@tests/coverage $(LIBRARY)
 	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
+	@tests/job-root $(TEST_DIR)/shadowverbs-job-root

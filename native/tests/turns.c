@@ -48,7 +48,7 @@ static unsigned ran_in_turn, ran;
 
 static void take_bells(void)
 {
-	__atomic_store_n(&bell->rung, 0, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&bell->pending, 0, __ATOMIC_SEQ_CST);
 	for (int i = 0; i < POSTERS; i++) {
 		struct sv_tcp_qp *qp = &world->qps[i];
 
@@ -354,6 +354,50 @@ static void test_the_first_handler_is_installed_when_no_turn_relies_on_there_bei
 	close_world(w);
 }
 
+#ifndef __SANITIZE_THREAD__	/* whose signal(3) and like are its own */
+static unsigned flags_of(int number, sighandler_t handler)
+{
+	struct sigaction action;
+
+	CHECK_EQUAL(sigaction(number, NULL, &action), 0);
+	CHECK(action.sa_handler == handler);
+	return (unsigned)action.sa_flags & (unsigned)(SA_RESTART | (unsigned)SA_NODEFER | SA_RESETHAND);
+}
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+/* As the C library has them: they are not handed on by their names. */
+static void test_handlers_are_installed_with_the_flags_of_the_function(void)
+{
+	sigset_t now;
+
+	CHECK(signal(SIGWINCH, on_signal) == SIG_DFL);
+	CHECK_EQUAL(flags_of(SIGWINCH, on_signal), SA_RESTART);
+	CHECK_EQUAL(siginterrupt(SIGWINCH, 1), 0);
+	CHECK_EQUAL(flags_of(SIGWINCH, on_signal), 0);
+	CHECK(signal(SIGWINCH, on_signal) == on_signal);
+	CHECK_EQUAL(flags_of(SIGWINCH, on_signal), 0);
+	CHECK_EQUAL(siginterrupt(SIGWINCH, 0), 0);
+	CHECK(signal(SIGWINCH, on_signal) == on_signal);
+	CHECK_EQUAL(flags_of(SIGWINCH, on_signal), SA_RESTART);
+	CHECK(sysv_signal(SIGWINCH, on_signal) == on_signal);
+	CHECK_EQUAL(flags_of(SIGWINCH, on_signal), (unsigned)SA_NODEFER | SA_RESETHAND);
+	CHECK(sigset(SIGWINCH, SIG_HOLD) == on_signal);
+	pthread_sigmask(SIG_SETMASK, NULL, &now);
+	CHECK_EQUAL(sigismember(&now, SIGWINCH), 1);
+	CHECK_EQUAL(flags_of(SIGWINCH, on_signal), (unsigned)SA_NODEFER | SA_RESETHAND);
+	CHECK(sigset(SIGWINCH, SIG_DFL) == SIG_HOLD);
+	pthread_sigmask(SIG_SETMASK, NULL, &now);
+	CHECK_EQUAL(sigismember(&now, SIGWINCH), 0);
+	CHECK_EQUAL(flags_of(SIGWINCH, SIG_DFL), 0);
+	CHECK(signal(SIGKILL, on_signal) == SIG_ERR && errno == EINVAL);
+	CHECK(signal(0, on_signal) == SIG_ERR && errno == EINVAL);
+	CHECK(signal(SIGWINCH, SIG_ERR) == SIG_ERR && errno == EINVAL);
+	CHECK(sigset(NSIG, SIG_HOLD) == SIG_ERR && errno == EINVAL);
+}
+#pragma GCC diagnostic pop
+#endif
+
 static void test_no_handler_runs_in_a_turn(void)
 {
 	struct world *w = open_world();
@@ -454,7 +498,7 @@ static void *engine(void *unused)
 		take_bells();
 		__atomic_store_n(&bell->polled, 1, __ATOMIC_SEQ_CST);
 		__atomic_store_n(&bell->holder, SV_TCP_HOLDER_NONE, __ATOMIC_SEQ_CST);
-		if (!__atomic_load_n(&bell->rung, __ATOMIC_SEQ_CST))
+		if (!__atomic_load_n(&bell->pending, __ATOMIC_SEQ_CST))
 			syscall(SYS_futex, &bell->called, FUTEX_WAIT_PRIVATE, 0,
 				&(struct timespec){ .tv_nsec = 100000 }, NULL, 0);
 	}
@@ -492,6 +536,9 @@ int main(void)
 	RUN(test_the_engine_s_thread_is_called_for_what_is_no_turn_s);
 	RUN(test_the_first_handler_is_installed_when_no_turn_relies_on_there_being_none);
 	RUN(test_no_handler_runs_in_a_turn);
+#ifndef __SANITIZE_THREAD__
+	RUN(test_handlers_are_installed_with_the_flags_of_the_function);
+#endif
 	RUN(test_only_threads_with_enough_stack_drive);
 	RUN(test_a_forked_child_does_not_drive);
 	RUN(test_no_bell_is_lost_between_those_who_drive);

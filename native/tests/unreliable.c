@@ -2,6 +2,8 @@
 /* Queue pairs that nobody acknowledges: what completed locally is done. Where datagrams go, and whom they come from. */
 #include "test.h"
 
+#include "base/tcp_abi.h"
+
 static const struct shape shape = { .send_wr = 8, .recv_wr = 8, .sge = 1, .payload = 0 };
 
 static struct ibv_qp *make_uc(struct fixture *f)
@@ -159,6 +161,13 @@ static void datagrams(void)
 	/* The mock says 0xbad of both. */
 	CHECK_EQUAL(wc.src_qp, 0xbad ^ NUMBER_MASK);
 	CHECK_EQUAL(wc.slid, 0xbad ^ LID_MASK);
+	for (int tcp = SV_TCP_WITHOUT_LIDS; tcp <= SV_TCP_WITH_LIDS; tcp++) {
+		CHECK_EQUAL(ibv_post_recv(qp, &recv, &bad_recv), 0);
+		mock_complete_recvs(real, 1, IBV_WC_SUCCESS, 64);
+		sv_tcp_select(tcp);
+		CHECK_EQUAL(expect(f->cq, 7, IBV_WC_SUCCESS).slid, tcp == SV_TCP_WITH_LIDS ? 0xbad ^ LID_MASK : 0);
+		sv_tcp_select(0);
+	}
 	CHECK_EQUAL(ibv_init_ah_from_wc(f->context, 1, &wc, NULL, &back), 0);
 	CHECK_EQUAL(back.dlid, wc.slid);
 	CHECK_EQUAL(back.port_num, 1);
@@ -172,8 +181,9 @@ static void flushed_datagrams_are_sent_once(void)
 {
 	struct fixture *f = open_fixture(shape);
 	struct ibv_qp *qp = make_ud(f);
-	struct ibv_ah *ah = make_ah(f), *reals[2];
+	struct ibv_ah *ah = make_ah(f), *reals[3];
 	struct ibv_ah_attr attr = { .dlid = 9 };
+	uint16_t makers[256] = { 0 };
 	const uint64_t numbers[] = { 0x42 }, places[] = { (uint64_t)1 << 32 | 0x99 };
 	const uint64_t keys[] = { (uint64_t)1 << 40 | (uint64_t)0xbad << 24 | 0xbad };
 	const uint64_t senders[] = { (uint64_t)0x77 << 24 | 0x4242 };
@@ -203,20 +213,22 @@ static void flushed_datagrams_are_sent_once(void)
 	CHECK_EQUAL(bookmark(qp).retired, 1);
 	CHECK_EQUAL(bookmark(qp).flushed, 0);
 	reals[0] = sv_real(ah);
-	CHECK_EQUAL(sv_ah_bind(ah, NULL, 0, NULL), 0);
+	CHECK_EQUAL(sv_ah_bind(ah, NULL, 0, NULL, NULL), 0);
 	ibv_destroy_ah(reals[0]);
 	driver_detach(f->context);
 	CHECK_EQUAL(mock_objects, 0);
 	driver_reattach(f->context);
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 3; i++)
 		reals[i] = ibv_create_ah(sv_real(f->pd), &attr);
-	CHECK_EQUAL(sv_ah_bind(ah, reals, 2, map), 0);
+	/* No number that is known: it is of a queue pair whose maker has numbers of that range. */
+	makers[(0x43 ^ NUMBER_MASK) >> 16 & 0xff] = 2;
+	CHECK_EQUAL(sv_ah_bind(ah, reals, 3, map, makers), 0);
 	sv_context_set_sources(f->context, sources, NULL);
 	CHECK_EQUAL(sv_qp_replay_receives(qp, &position), 0);
 	CHECK_EQUAL(sv_qp_replay_sends(qp, &position), 0);
 	real = mock_qp(qp);
 	CHECK_EQUAL(real->send.posted, 3);
-	CHECK(real->send.requests[0].send.wr.ud.ah == reals[0]);
+	CHECK(real->send.requests[0].send.wr.ud.ah == reals[2]);
 	CHECK_EQUAL(real->send.requests[0].send.wr.ud.remote_qpn, 0x43 ^ NUMBER_MASK);
 	CHECK(real->send.requests[1].send.wr.ud.ah == reals[1]);
 	CHECK_EQUAL(real->send.requests[1].send.wr.ud.remote_qpn, 0x99);
@@ -228,7 +240,8 @@ static void flushed_datagrams_are_sent_once(void)
 	CHECK_EQUAL(wc.slid, 0x77);
 	expect_none(f->cq);
 	sv_context_set_sources(f->context, NULL, NULL);
-	ibv_destroy_ah(reals[1]);
+	for (int i = 1; i < 3; i++)
+		ibv_destroy_ah(reals[i]);
 	CHECK_EQUAL(ibv_destroy_ah(ah), 0);
 	sv_idmap_free(map);
 	sv_idmap_free(sources);
@@ -280,13 +293,13 @@ static void datagrams_to_a_shared_queue(void)
 	CHECK_EQUAL(sv_qp_errors_withdraw(qp), 0);
 	CHECK_EQUAL(sv_context_drain(f->context), 0);
 	real_ah = sv_real(ah);
-	CHECK_EQUAL(sv_ah_bind(ah, NULL, 0, NULL), 0);
+	CHECK_EQUAL(sv_ah_bind(ah, NULL, 0, NULL, NULL), 0);
 	ibv_destroy_ah(real_ah);
 	driver_detach(f->context);
 	CHECK_EQUAL(mock_objects, 0);
 	driver_reattach(f->context);
 	real_ah = ibv_create_ah(sv_real(f->pd), &(struct ibv_ah_attr){ .dlid = 9 });
-	CHECK_EQUAL(sv_ah_bind(ah, &real_ah, 1, NULL), 0);
+	CHECK_EQUAL(sv_ah_bind(ah, &real_ah, 1, NULL, NULL), 0);
 	CHECK_EQUAL(sv_srq_replay(srq, &position), 0);
 	CHECK_EQUAL(position, 1);
 	CHECK_EQUAL(sv_qp_replay_sends(qp, &position), 0);

@@ -419,16 +419,16 @@ static void held_errors(void)
 	close_domain(d);
 }
 
-/* How many messages the stranger of that virtual number has brought. */
+/* How many messages the foreign queue pair of that virtual number has brought. */
 static uint64_t brought(struct domain *d, uint32_t number)
 {
-	static struct sv_stranger strangers[SV_MAX_STRANGERS];
-	int count = sv_xrcd_strangers(sv_xrcd_domain(d->xrcd), strangers);
+	static struct sv_foreign_qp foreign_qps[SV_MAX_FOREIGN_QPS];
+	int count = sv_xrcd_foreign_qps(sv_xrcd_domain(d->xrcd), foreign_qps);
 
 	CHECK(count >= 0);
 	while (count-- > 0)
-		if (strangers[count].qp_num == number)
-			return strangers[count].received;
+		if (foreign_qps[count].qp_num == number)
+			return foreign_qps[count].received;
 	return 0;
 }
 
@@ -448,31 +448,31 @@ static uint64_t receives(struct domain *d)
 }
 
 /* What a QP of another process has brought is the application's, and is counted, whoever takes it from the real queue. */
-static void messages_of_strangers(void)
+static void messages_of_foreign_qps(void)
 {
 	struct domain *d = open_domain();
-	uint32_t stranger = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
+	uint32_t foreign = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
 	struct ibv_wc wc;
 
 	CHECK_EQUAL(receive(d, 0, 1) | receive(d, 0, 2) | receive(d, 0, 3) | receive(d, 0, 4), 0);
 	complete(d, 0, 0);
 	expect(d->f->cq, 1, IBV_WC_SUCCESS);
-	CHECK_EQUAL(brought(d, stranger), 0);
+	CHECK_EQUAL(brought(d, foreign), 0);
 	bring(d, 1, IBV_WC_SUCCESS, 5);
 	wc = expect(d->f->cq, 2, IBV_WC_SUCCESS);
-	CHECK_EQUAL(wc.qp_num, stranger);
+	CHECK_EQUAL(wc.qp_num, foreign);
 	CHECK_EQUAL(wc.byte_len, 5);
-	CHECK_EQUAL(brought(d, stranger), 1);
+	CHECK_EQUAL(brought(d, foreign), 1);
 	bring(d, 2, IBV_WC_SUCCESS, 6);
 	bring(d, 3, IBV_WC_LOC_LEN_ERR, 0);
 	close_gate();
 	CHECK_EQUAL(sv_cq_drain(d->f->cq), 2);
-	CHECK_EQUAL(brought(d, stranger), 2);
+	CHECK_EQUAL(brought(d, foreign), 2);
 	CHECK_EQUAL(receives(d), 0);
 	CHECK_EQUAL(bookmark(d->receiver).received, 1);
 	sv_gate_open();
 	wc = expect(d->f->cq, 3, IBV_WC_SUCCESS);
-	CHECK_EQUAL(wc.qp_num, stranger);
+	CHECK_EQUAL(wc.qp_num, foreign);
 	CHECK_EQUAL(wc.byte_len, 6);
 	expect(d->f->cq, 4, IBV_WC_LOC_LEN_ERR);
 	expect_none(d->f->cq);
@@ -484,7 +484,7 @@ static void messages_of_strangers(void)
 }
 
 /* What others have brought is found however many are forgotten. */
-static void forgotten_strangers(void)
+static void forgotten_foreign_qps(void)
 {
 	enum { COUNT = 2000 };
 	struct domain *d = open_domain();
@@ -512,7 +512,7 @@ static void forgotten_strangers(void)
 }
 
 /* Its number goes on to be the one that the application knows, and what it has brought to be counted with that. */
-static void strangers_keep_their_numbers(void)
+static void foreign_qps_keep_their_numbers(void)
 {
 	struct domain *d = open_domain();
 	uint64_t key = (uint64_t)2 << 40 | mock_qp(d->sender)->v.qp_num, number = 0x4711;
@@ -530,26 +530,26 @@ static void strangers_keep_their_numbers(void)
 }
 
 /* A landing is kept, too, and given to the next receive. */
-static void landings_of_strangers(void)
+static void landings_of_foreign_qps(void)
 {
 	struct domain *d = open_domain();
-	uint32_t stranger = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
-	uint64_t before = brought(d, stranger);
+	uint32_t foreign = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
+	uint64_t before = brought(d, foreign);
 	struct ibv_wc wc;
 
 	close_gate();
 	CHECK_EQUAL(sv_srq_post_landing(d->srqs[0], 5), 0);
 	bring(d, 0, IBV_WC_SUCCESS, 5);
 	CHECK_EQUAL(sv_cq_drain(d->f->cq), 1);
-	CHECK_EQUAL(brought(d, stranger), before + 1);
+	CHECK_EQUAL(brought(d, foreign), before + 1);
 	CHECK_EQUAL(receives(d), 0);
 	sv_gate_open();
 	expect_none(d->f->cq);
 	CHECK_EQUAL(receive(d, 0, 7), 0);
 	wc = expect(d->f->cq, 7, IBV_WC_SUCCESS);
-	CHECK_EQUAL(wc.qp_num, stranger);
+	CHECK_EQUAL(wc.qp_num, foreign);
 	CHECK_EQUAL(wc.byte_len, 5);
-	CHECK_EQUAL(brought(d, stranger), before + 1);
+	CHECK_EQUAL(brought(d, foreign), before + 1);
 	expect_none(d->f->cq);
 	close_domain(d);
 }
@@ -558,11 +558,11 @@ static void landings_of_strangers(void)
 static void opened_of_another_process(void)
 {
 	struct domain *d = open_domain();
-	uint32_t stranger = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
-	uint64_t before = brought(d, stranger);
+	uint32_t foreign = mock_qp(d->sender)->v.qp_num ^ NUMBER_MASK;
+	uint64_t before = brought(d, foreign);
 	struct ibv_qp_open_attr attr = {
 		.comp_mask = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE,
-		.qp_num = stranger, .xrcd = d->xrcd, .qp_type = IBV_QPT_XRC_RECV,
+		.qp_num = foreign, .xrcd = d->xrcd, .qp_type = IBV_QPT_XRC_RECV,
 	};
 	struct ibv_qp *handle;
 	struct ibv_wc wc;
@@ -571,21 +571,21 @@ static void opened_of_another_process(void)
 	bring(d, 0, IBV_WC_SUCCESS, 5);
 	expect(d->f->cq, 1, IBV_WC_SUCCESS);
 	handle = ibv_open_qp(d->f->context, &attr);
-	CHECK(handle && handle->qp_num == stranger && handle->state == IBV_QPS_UNKNOWN && !handle->pd);
+	CHECK(handle && handle->qp_num == foreign && handle->state == IBV_QPS_UNKNOWN && !handle->pd);
 	expect_event(d, handle, IBV_EVENT_QP_REQ_ERR);
 	bring(d, 1, IBV_WC_SUCCESS, 5);
 	wc = expect(d->f->cq, 2, IBV_WC_SUCCESS);
-	CHECK_EQUAL(wc.qp_num, stranger);
+	CHECK_EQUAL(wc.qp_num, foreign);
 	close_gate();
 	CHECK_EQUAL(bookmark(handle).received, 0);
-	CHECK_EQUAL(brought(d, stranger), before + 2);
+	CHECK_EQUAL(brought(d, foreign), before + 2);
 	sv_gate_open();
 	driver_others_have_open = true;
 	CHECK_EQUAL(ibv_destroy_qp(handle), 0);
 	driver_others_have_open = false;
 	bring(d, 2, IBV_WC_SUCCESS, 5);
 	expect(d->f->cq, 3, IBV_WC_SUCCESS);
-	CHECK_EQUAL(brought(d, stranger), before + 3);
+	CHECK_EQUAL(brought(d, foreign), before + 3);
 	close_domain(d);
 }
 
@@ -688,10 +688,10 @@ int main(void)
 {
 	RUN(requests_name_their_queue);
 	RUN(messages_come_to_the_queue_named);
-	RUN(messages_of_strangers);
-	RUN(forgotten_strangers);
-	RUN(strangers_keep_their_numbers);
-	RUN(landings_of_strangers);
+	RUN(messages_of_foreign_qps);
+	RUN(forgotten_foreign_qps);
+	RUN(foreign_qps_keep_their_numbers);
+	RUN(landings_of_foreign_qps);
 	RUN(opened_of_another_process);
 	RUN(lives_on_in_other_processes);
 	RUN(targets_are_known);

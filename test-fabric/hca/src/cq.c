@@ -3,6 +3,7 @@
 
 static void cqe_event(struct hca_context *ctx, struct seg *seg, uint32_t index, struct seg_cq *cq)
 {
+	cq->announced = cq->prod;
 	__atomic_add_fetch(&cq->events, 1, __ATOMIC_SEQ_CST);
 	if (seg == ctx->seg)
 		event_completion(cq_at(ctx, index));
@@ -178,8 +179,8 @@ static void reorder(struct hca_context *ctx, struct hca_cq *cq, uint32_t cons, u
 	if (window < 2)
 		return;
 	/* A linear congruential generator of the CQ's own: the poll lock is all that is held here. */
-	cq->reorder_seed = cq->reorder_seed * 1664525u + 1013904223u;
-	pick = (cq->reorder_seed >> 16) % window;
+	cq->dice = cq->dice * 1664525u + 1013904223u;
+	pick = (cq->dice >> 16) % window;
 	chosen = *seg_cqe(ctx->seg, shm, cons + pick);
 	for (i = 0; i < pick; i++) {
 		const struct seg_cqe *cqe = seg_cqe(ctx->seg, shm, cons + i);
@@ -203,6 +204,12 @@ bool cq_withheld(struct hca_cq *cq)
 		return true;
 	cq->withheld = 0;
 	return false;
+}
+
+/* What comes next may not have arrived yet; with a channel, its event would have to be still to come. */
+bool cq_stops_short(struct hca_cq *cq)
+{
+	return !cq->cq.channel && personality_whim(context_of(cq->cq.context), &cq->dice, 4);
 }
 
 bool cq_take(struct hca_cq *cq, struct ibv_wc *wc, uint64_t *completed_ns)
@@ -233,22 +240,61 @@ int cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 		return 0;
 	pthread_mutex_lock(&cq->poll_lock);
 	if (!cq_withheld(cq))
-		while (n < num_entries && cq_take(cq, &wc[n], &completed_ns))
+		while (n < num_entries && !(n && cq_stops_short(cq)) && cq_take(cq, &wc[n], &completed_ns))
 			n++;
 	pthread_mutex_unlock(&cq->poll_lock);
 	return n;
 }
 
+/*
+ * An event of which the CQ has nothing to show, as when a completion came between the last poll and this arming, and is polled
+ * already when the event is taken (ibv_get_cq_event(3): "poll all of the completions from the CQ (if any exist)").
+ */
+static bool spurious_event(struct hca_context *ctx, struct hca_cq *cq)
+{
+	bool fires;
+
+	pthread_mutex_lock(&cq->poll_lock);
+	fires = personality_whim(ctx, &cq->dice, 8);
+	pthread_mutex_unlock(&cq->poll_lock);
+	if (!fires)
+		return false;
+	seg_lock(&cq->shm->lock, "an own completion queue");
+	seg_store_seq(&cq->shm->armed, CQ_NOT_ARMED);
+	cqe_event(ctx, ctx->seg, cq->index, cq->shm);
+	seg_unlock(&cq->shm->lock);
+	return true;
+}
+
+/* As mlx5 does, an event for what is unread and has come since the last event. Which was solicited is not kept. */
+static void missed_event(struct hca_context *ctx, struct hca_cq *cq)
+{
+	struct seg_cq *shm = cq->shm;
+
+	seg_lock(&shm->lock, "an own completion queue");
+	if (shm->prod != seg_load(&shm->cons) && shm->prod != shm->announced) {
+		seg_store_seq(&shm->armed, CQ_NOT_ARMED);
+		cqe_event(ctx, ctx->seg, cq->index, shm);
+	}
+	seg_unlock(&shm->lock);
+}
+
 int cq_req_notify(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct hca_cq *cq = to_cq(ibcq, "ibv_req_notify_cq");
+	struct hca_context *ctx = context_of(ibcq->context);
 	uint32_t want = solicited_only ? CQ_ARMED_SOLICITED : CQ_ARMED_NEXT;
 
-	if (seg_load(&context_of(ibcq->context)->seg->fatal))
+	if (seg_load(&ctx->seg->fatal))
 		return EIO;
+	if (ctx->personality == PERSONALITY_HOSTILE && ibcq->channel && spurious_event(ctx, cq))
+		return 0;
 	/* Arming for the next completion is not weakened by a later call for solicited ones only. */
 	if (seg_load(&cq->shm->armed) < want)
 		seg_store_seq(&cq->shm->armed, want);
+	/* Afterwards: what comes in between has made an event of its own. */
+	if (ctx->personality == PERSONALITY_MLX5 && ibcq->channel)
+		missed_event(ctx, cq);
 	return 0;
 }
 
@@ -284,12 +330,13 @@ struct ibv_cq *cq_create(struct ibv_context *context, int cqe, void *cq_context,
 			 int comp_vector, const char *verb)
 {
 	struct hca_context *ctx = to_context(context, verb);
+	uint32_t size = cqe;
 	struct hca_cq *cq;
 	int ret;
 
 	if (channel)
 		to_channel(channel, verb);
-	if (cqe < 1 || cqe > HCA_MAX_CQE || comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
+	if (cqe < 1 || comp_vector < 0 || comp_vector >= context->num_comp_vectors ||
 	    (channel && channel->context != context)) {
 		errno = EINVAL;
 		return NULL;
@@ -304,16 +351,19 @@ struct ibv_cq *cq_create(struct ibv_context *context, int cqe, void *cq_context,
 	cq->cq.context = context;
 	cq->cq.channel = channel;
 	cq->cq.cq_context = cq_context;
-	cq->cq.cqe = cqe;
 	pthread_mutex_init(&cq->cq.mutex, NULL);
 	pthread_cond_init(&cq->cq.cond, NULL);
 	pthread_mutex_init(&cq->poll_lock, NULL);
 
 	pthread_mutex_lock(&ctx->lock);
-	ret = cq_place(ctx, cq, cqe);
+	ret = personality_cq(ctx, &size);
+	if (!ret)
+		ret = cq_place(ctx, cq, size);
 	if (!ret && ctx->null_mode)
-		ret = null_create_cq(cq, cqe);
+		ret = null_create_cq(cq, size);
 	if (!ret) {
+		cq->cq.cqe = size;
+		cq->dice = personality_dice(ctx);
 		cq->cq.handle = ctx->handles++;
 		ctx->cqs++;
 	}
@@ -352,22 +402,22 @@ int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 	struct hca_cq *cq = to_cq(ibcq, "ibv_resize_cq");
 	struct hca_context *ctx = context_of(ibcq->context);
 	struct seg_cq *shm = cq->shm;
-	uint32_t slots, old_slots, i;
+	uint32_t slots, old_slots, i, size = cqe;
 	uint64_t ring, old_ring;
-	int ret = 0;
+	int ret;
 
-	if (cqe < 1 || cqe > HCA_MAX_CQE)
+	if (cqe < 1)
 		return hca_errno(EINVAL);
 	if (ctx->null_mode)
 		return hca_errno(EOPNOTSUPP);
 	pthread_mutex_lock(&ctx->lock);
 	pthread_mutex_lock(&cq->poll_lock);
 	seg_lock(&shm->lock, "a completion queue");
-	slots = ring_slots(cqe);
-	if (shm->prod - shm->cons > (uint32_t)cqe) {
-		ret = EINVAL;
+	/* What was asked for has to be enough for what has not been polled, whatever it is rounded to. */
+	ret = shm->prod - shm->cons > size ? EINVAL : personality_cq(ctx, &size);
+	if (ret)
 		goto out;
-	}
+	slots = ring_slots(size);
 	ring = heap_alloc(ctx, slots * sizeof(struct seg_cqe));
 	if (!ring) {
 		ret = ENOMEM;
@@ -379,8 +429,8 @@ int ibv_resize_cq(struct ibv_cq *ibcq, int cqe)
 		((struct seg_cqe *)seg_at(ctx->seg, ring))[i & (slots - 1)] = *seg_cqe(ctx->seg, shm, i);
 	shm->ring = ring;
 	shm->slots = slots;
-	shm->cqe = cqe;
-	cq->cq.cqe = cqe;
+	shm->cqe = size;
+	cq->cq.cqe = size;
 	heap_free(ctx, old_ring, old_slots * sizeof(struct seg_cqe));
 out:
 	seg_unlock(&shm->lock);

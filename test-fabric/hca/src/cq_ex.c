@@ -36,7 +36,7 @@ static int next_poll(struct ibv_cq_ex *ibcq)
 
 	if (cq->single_threaded)
 		pthread_mutex_lock(&cq->poll_lock);
-	ret = ex_next(cq);
+	ret = cq_stops_short(cq) ? ENOENT : ex_next(cq);
 	if (cq->single_threaded)
 		pthread_mutex_unlock(&cq->poll_lock);
 	return ret;
@@ -117,7 +117,7 @@ struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_a
 	struct hca_cq *cq;
 
 	if ((attr->comp_mask & ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
-	    (attr->wc_flags & ~(uint64_t)KNOWN_FLAGS) ||
+	    (attr->wc_flags & ~(uint64_t)KNOWN_FLAGS) || (!ctx->limits->timestamps && (attr->wc_flags & CLOCK_FLAGS)) ||
 	    ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) &&
 	     (attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED))) {
 		errno = EOPNOTSUPP;

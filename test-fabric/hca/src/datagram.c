@@ -2,12 +2,30 @@
  * Executes sends of UD queue pairs: to one QP, or to all that listen to a multicast group. Whoever cannot take a
  * datagram does not get it, and nobody is told.
  */
+#include <netinet/in.h>
+#include <netinet/ip.h>
+
 #include "request.h"
 
 struct datagram {
 	struct request *req;
 	struct ibv_grh grh;
 };
+
+/* IBTA volume 1, annex A17 (RoCE v2): an IPv4 header fills the last twenty bytes, those before it mean nothing. */
+static void ipv4_fill(struct datagram *dg)
+{
+	const struct ibv_ah_attr *av = &dg->req->wqe->ud.av;
+	struct iphdr *ip = (struct iphdr *)((char *)&dg->grh + sizeof(dg->grh) - sizeof(*ip));
+
+	*ip = (struct iphdr){
+		.version = 4, .ihl = 5, .tos = av->grh.traffic_class, .ttl = av->grh.hop_limit, .protocol = IPPROTO_UDP,
+		.tot_len = htobe16(sizeof(*ip) + 8 + 20 + ((dg->req->length + 3) & ~3ULL) + 4),
+	};
+	memcpy(&ip->saddr, dg->req->ctx->seg->port[av->port_num - 1].gid[av->grh.sgid_index].raw + 12, 4);
+	memcpy(&ip->daddr, av->grh.dgid.raw + 12, 4);
+	ip->check = ipv4_checksum(ip);
+}
 
 /* IBTA volume 1, 8.3. Without a route the forty bytes mean nothing, so they hold garbage. */
 static void grh_fill(struct datagram *dg)
@@ -17,6 +35,10 @@ static void grh_fill(struct datagram *dg)
 	memset(&dg->grh, 0xa5, sizeof(dg->grh));
 	if (!av->is_global)
 		return;
+	if (gid_is_ipv4(&av->grh.dgid)) {
+		ipv4_fill(dg);
+		return;
+	}
 	dg->grh.version_tclass_flow = htobe32(6u << 28 | (uint32_t)av->grh.traffic_class << 20 |
 					      (av->grh.flow_label & 0xfffff));
 	/* base and datagram headers, immediate data, payload padded to words, invariant checksum */
@@ -60,7 +82,7 @@ static void multicast_in(struct hca_context *ctx, struct seg *seg, void *arg)
 	for (i = 0; i < max; i++) {
 		const struct seg_mcast *m = &seg->mcast[i];
 
-		if (seg_load(&m->valid) && m->lid == av->dlid && !memcmp(&m->gid, &av->grh.dgid, sizeof(m->gid)))
+		if (seg_load(&m->valid) && (seg->ethernet || m->lid == av->dlid) && !memcmp(&m->gid, &av->grh.dgid, sizeof(m->gid)))
 			deliver_to(dg, seg, m->qp_index, m->qp_gen);
 	}
 }
@@ -78,34 +100,98 @@ static bool gid_is_of(const struct seg *seg, uint32_t port, const union ibv_gid 
 /* The destination of the last datagram is remembered in the QP. */
 static bool find_destination(struct hca_qp *qp, const struct hca_send_wqe *wqe)
 {
-	const struct ibv_ah_attr *av = &wqe->ud.av;
+	struct hca_context *ctx = context_of(qp->qp.context);
+	uint32_t lid = av_lid(ctx->seg, &wqe->ud.av);
+	struct destination found;
 
-	if (qp->remote && qp->peer->lid == av->dlid && qp->remote->qp_num == wqe->ud.qpn &&
+	if (qp->remote && seg_has_lid(qp->peer->seg, lid) && qp->remote->qp_num == wqe->ud.qpn &&
 	    seg_alive(qp->peer->seg) && seg_load(&qp->remote->gen) == qp->remote_gen)
 		return true;
 	qp->remote = NULL;
-	qp->peer = fabric_peer(context_of(qp->qp.context), av->dlid);
-	if (qp->peer)
-		qp->remote = fabric_find_qp(qp->peer->seg, wqe->ud.qpn, &qp->remote_index, &qp->remote_gen);
-	return qp->remote;
+	if (!fabric_find(ctx, lid, wqe->ud.qpn, false, &found))
+		return false;
+	qp->peer = found.peer;
+	qp->remote = found.qp;
+	qp->remote_index = found.index;
+	qp->remote_gen = found.gen;
+	return true;
 }
 
-int datagram_execute(struct request *req)
+static int transmit(struct request *req)
 {
 	const struct ibv_ah_attr *av = &req->wqe->ud.av;
 	struct hca_qp *qp = req->qp;
 	struct datagram dg = { .req = req };
 	int status = IBV_WC_SUCCESS;
 
-	if (req->length > HCA_MTU)
-		return IBV_WC_LOC_LEN_ERR;
-	qp->sq.psn = (qp->sq.psn + 1) & 0xffffff;
 	grh_fill(&dg);
-	if (av->dlid >= LID_MULTICAST) {
+	if (av_is_multicast(req->ctx->seg, av)) {
 		fabric_each(req->ctx, multicast_in, &dg);
 	} else if (find_destination(qp, req->wqe) && !seg_load(&qp->peer->seg->fatal) &&
 		   (!av->is_global || gid_is_of(qp->peer->seg, qp->remote->port, &av->grh.dgid))) {
 		status = deliver_to(&dg, qp->peer->seg, qp->remote_index, qp->remote_gen);
 	}
 	return status == IBV_WC_LOC_PROT_ERR ? status : IBV_WC_SUCCESS;
+}
+
+/*
+ * Datagrams may overtake each other: one of several that go out in a row is kept, with its payload, until after the next.
+ * sq.lock held.
+ */
+static bool hold(struct request *req)
+{
+	struct hca_sq *sq = &req->qp->sq;
+	uint64_t left = req->length;
+	char *to;
+	int i;
+
+	if (sq->holds || sq->prod - sq->head < 2 || !personality_whim(req->ctx, &sq->dice, 3))
+		return false;
+	if (!sq->held)
+		sq->held = malloc(sizeof(*sq->held) + HCA_MTU);
+	if (!sq->held)
+		return false;
+	*sq->held = *req->wqe;
+	to = (char *)sq->held->sge;
+	for (i = 0; i < req->nlocal && left; i++) {
+		uint64_t part = req->local[i].iov_len < left ? req->local[i].iov_len : left;
+
+		if (copy_from_own(to, &req->local[i], 1, part))
+			return false;
+		to += part;
+		left -= part;
+	}
+	sq->held->flags |= IBV_SEND_INLINE;
+	sq->held->inline_len = req->length;
+	sq->holds = true;
+	return true;
+}
+
+void datagram_flush(struct request *req)
+{
+	struct hca_sq *sq = &req->qp->sq;
+	struct request late = *req;
+
+	sq->holds = false;
+	late.wqe = sq->held;
+	late.local[0].iov_base = sq->held->sge;
+	late.local[0].iov_len = sq->held->inline_len;
+	late.nlocal = 1;
+	late.length = sq->held->inline_len;
+	transmit(&late);
+}
+
+int datagram_execute(struct request *req)
+{
+	int status;
+
+	if (req->length > HCA_MTU)
+		return IBV_WC_LOC_LEN_ERR;
+	req->qp->sq.psn = (req->qp->sq.psn + 1) & 0xffffff;
+	if (hold(req))
+		return IBV_WC_SUCCESS;
+	status = transmit(req);
+	if (req->qp->sq.holds)
+		datagram_flush(req);
+	return status;
 }

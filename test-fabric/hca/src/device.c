@@ -133,9 +133,12 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	if (!ctx)
 		return NULL;
 	public = &ctx->vctx.context;
-	ids_seed(ctx);
 	hca_settings_read(&ctx->seg_settings);
+	ctx->personality = ctx->seg_settings.personality;
+	ctx->limits = personality_limits(ctx->personality);
 	ctx->null_mode = ctx->seg_settings.null_mode;
+	ids_seed(ctx);
+	personality_settings(ctx);
 	pthread_mutex_init(&ctx->lock, NULL);
 	pthread_mutex_init(&ctx->key_lock, NULL);
 	pthread_mutex_init(&ctx->handle_lock, NULL);
@@ -144,7 +147,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	pthread_rwlock_init(&ctx->peers_lock, NULL);
 	pthread_mutex_init(&public->mutex, NULL);
 	public->device = device;
-	public->num_comp_vectors = 4;
+	public->num_comp_vectors = ctx->limits->vectors;
 	public->abi_compat = __VERBS_ABI_IS_EXTENDED;
 	ctx->vctx.sz = sizeof(ctx->vctx);
 	ctx->vctx.priv = (struct verbs_ex_private *)ctx;
@@ -163,7 +166,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *device)
 	public->async_fd = event_list_fd(ctx->async);
 	ctx->magic = OBJECT_MAGIC(MAGIC_CONTEXT, ctx);
 	pthread_mutex_lock(&devices_lock);
-	ctx->guid = dev->guid;
+	ctx->guid = dev->guid = ctx->seg->guid;
 	dev->opens++;
 	pthread_mutex_unlock(&devices_lock);
 	return public;
@@ -200,63 +203,69 @@ void device_fatal(struct hca_context *ctx)
 int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
 	struct hca_context *ctx = to_context(context, "ibv_query_device");
+	const struct limits *limits = ctx->limits;
 
 	if (seg_load(&ctx->seg->fatal))
 		return hca_errno(EIO);
 	memset(attr, 0, sizeof(*attr));
-	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "1.0.0");
+	snprintf(attr->fw_ver, sizeof(attr->fw_ver), "%s", limits->fw_ver);
 	attr->node_guid = ctx->guid;
 	attr->sys_image_guid = ctx->guid;
 	attr->max_mr_size = UINT64_MAX;
 	attr->page_size_cap = 0xfffffffffffff000ULL;
-	attr->vendor_id = HCA_VENDOR_ID;
-	attr->vendor_part_id = 1;
+	attr->vendor_id = limits->vendor_id;
+	attr->vendor_part_id = limits->vendor_part_id;
 	attr->max_qp = SEG_MAX_QP;
-	attr->max_qp_wr = HCA_MAX_WR;
-	attr->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-				 IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_SRQ_RESIZE |
-				 IBV_DEVICE_XRC | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-	attr->max_sge = HCA_MAX_SGE;
-	attr->max_sge_rd = HCA_MAX_SGE;
+	attr->max_qp_wr = limits->max_qp_wr;
+	attr->device_cap_flags = limits->device_cap_flags;
+	attr->max_sge = limits->max_sge;
+	attr->max_sge_rd = limits->max_sge;
 	attr->max_cq = SEG_MAX_CQ;
-	attr->max_cqe = HCA_MAX_CQE;
+	attr->max_cqe = limits->max_cqe;
 	attr->max_mr = SEG_MAX_MR - 1;
 	attr->max_mw = SEG_MAX_MR - 1;
 	attr->max_pd = 1 << 20;
-	attr->max_qp_rd_atom = HCA_MAX_RD_ATOMIC;
-	attr->max_res_rd_atom = HCA_MAX_RD_ATOMIC * SEG_MAX_QP;
-	attr->max_qp_init_rd_atom = HCA_MAX_RD_ATOMIC;
-	attr->atomic_cap = IBV_ATOMIC_HCA;
+	attr->max_qp_rd_atom = limits->max_rd_atomic;
+	attr->max_res_rd_atom = limits->max_rd_atomic * SEG_MAX_QP;
+	attr->max_qp_init_rd_atom = limits->max_rd_atomic;
+	attr->atomic_cap = limits->atomic_cap;
 	attr->max_ah = 1 << 20;
 	attr->max_mcast_grp = SEG_MAX_MCAST;
 	attr->max_mcast_qp_attach = SEG_MAX_MCAST;
 	attr->max_total_mcast_qp_attach = SEG_MAX_MCAST;
 	attr->max_srq = SEG_MAX_SRQ;
-	attr->max_srq_wr = HCA_MAX_WR;
-	attr->max_srq_sge = HCA_MAX_SGE;
-	attr->max_pkeys = HCA_PKEYS;
-	attr->local_ca_ack_delay = 16;
+	attr->max_srq_wr = limits->max_srq_wr;
+	attr->max_srq_sge = limits->max_srq_sge;
+	attr->max_pkeys = limits->pkeys;
+	attr->local_ca_ack_delay = limits->ack_delay;
 	attr->phys_port_cnt = ctx->seg->ports;
 	return 0;
 }
 
 static void port_fill(struct hca_context *ctx, uint8_t port_num, struct ibv_port_attr *attr)
 {
+	bool ethernet = ctx->seg->ethernet;
+
 	attr->state = IBV_PORT_ACTIVE;
 	attr->max_mtu = IBV_MTU_4096;
-	attr->active_mtu = IBV_MTU_4096;
-	attr->gid_tbl_len = SEG_GIDS;
+	attr->active_mtu = ethernet ? IBV_MTU_1024 : IBV_MTU_4096;
+	attr->gid_tbl_len = ctx->limits->gids;
 	attr->port_cap_flags = IBV_PORT_AUTO_MIGR_SUP | IBV_PORT_SYS_IMAGE_GUID_SUP | IBV_PORT_CM_SUP;
-	attr->max_msg_sz = HCA_MAX_MSG;
-	attr->pkey_tbl_len = HCA_PKEYS;
-	attr->lid = seg_port(ctx->seg, port_num)->lid;
-	attr->sm_lid = 1;
-	attr->max_vl_num = 4;
-	attr->subnet_timeout = 18;
+	attr->max_msg_sz = ctx->limits->max_msg;
+	attr->pkey_tbl_len = ctx->limits->pkeys;
+	attr->max_vl_num = ethernet ? 1 : 4;
 	attr->active_width = 2;
 	attr->active_speed = 32;
 	attr->phys_state = 5;
-	attr->link_layer = IBV_LINK_LAYER_INFINIBAND;
+	attr->link_layer = ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND;
+	if (ethernet) {
+		attr->port_cap_flags = IBV_PORT_CM_SUP;
+		attr->flags = IBV_QPF_GRH_REQUIRED;
+		return;
+	}
+	attr->lid = seg_port(ctx->seg, port_num)->lid;
+	attr->sm_lid = 1;
+	attr->subnet_timeout = 18;
 }
 
 int device_query_port(struct ibv_context *context, uint8_t port_num, struct ibv_port_attr *attr, size_t size)
@@ -285,11 +294,13 @@ int ibv_query_gid(struct ibv_context *context, uint8_t port_num, int index, unio
 {
 	struct hca_context *ctx = to_context(context, "ibv_query_gid");
 
-	if (!port_exists(ctx->seg, port_num) || index < 0 || index >= (int)SEG_GIDS) {
+	if (!port_exists(ctx->seg, port_num) || index < 0 || index >= (int)ctx->limits->gids) {
 		errno = EINVAL;
 		return -1;
 	}
-	*gid = seg_port(ctx->seg, port_num)->gid[index];
+	memset(gid, 0, sizeof(*gid));
+	if (index < (int)SEG_GIDS)
+		*gid = seg_port(ctx->seg, port_num)->gid[index];
 	return 0;
 }
 
@@ -304,7 +315,7 @@ static void gid_entry(struct hca_context *ctx, uint32_t port_num, uint32_t index
 		.gid = seg_port(ctx->seg, port_num)->gid[index],
 		.gid_index = index,
 		.port_num = port_num,
-		.gid_type = IBV_GID_TYPE_IB,
+		.gid_type = ctx->seg->ethernet ? IBV_GID_TYPE_ROCE_V2 : IBV_GID_TYPE_IB,
 	};
 
 	memcpy(entry, &full, size < sizeof(full) ? size : sizeof(full));
@@ -317,9 +328,9 @@ int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port_num, uint32_t g
 
 	if (flags)
 		return hca_errno(EOPNOTSUPP);
-	if (!port_exists(ctx->seg, port_num) || gid_index >= SEG_GIDS)
+	if (!port_exists(ctx->seg, port_num) || gid_index >= ctx->limits->gids)
 		return hca_errno(EINVAL);
-	if (gid_is_empty(&seg_port(ctx->seg, port_num)->gid[gid_index]))
+	if (gid_index >= SEG_GIDS || gid_is_empty(&seg_port(ctx->seg, port_num)->gid[gid_index]))
 		return hca_errno(ENODATA);
 	gid_entry(ctx, port_num, gid_index, entry, entry_size);
 	return 0;
@@ -345,17 +356,17 @@ ssize_t _ibv_query_gid_table(struct ibv_context *context, struct ibv_gid_entry *
 	return n;
 }
 
-/* Private to rdma-core's own libraries: 0 is IB or RoCE v1. */
+/* Private to rdma-core's own libraries: 0 is IB or RoCE v1, 1 is RoCE v2. */
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index, uint32_t *type);
 int ibv_query_gid_type(struct ibv_context *context, uint8_t port_num, unsigned int index, uint32_t *type)
 {
 	struct hca_context *ctx = to_context(context, "ibv_query_gid_type");
 
-	if (!port_exists(ctx->seg, port_num) || index >= SEG_GIDS) {
+	if (!port_exists(ctx->seg, port_num) || index >= ctx->limits->gids) {
 		errno = EINVAL;
 		return -1;
 	}
-	*type = 0;
+	*type = ctx->seg->ethernet;
 	return 0;
 }
 
@@ -363,7 +374,7 @@ int ibv_query_pkey(struct ibv_context *context, uint8_t port_num, int index, __b
 {
 	struct hca_context *ctx = to_context(context, "ibv_query_pkey");
 
-	if (!port_exists(ctx->seg, port_num) || index < 0 || index >= HCA_PKEYS) {
+	if (!port_exists(ctx->seg, port_num) || index < 0 || index >= (int)ctx->limits->pkeys) {
 		errno = EINVAL;
 		return -1;
 	}

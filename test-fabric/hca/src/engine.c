@@ -86,6 +86,7 @@ static void delayed_event(struct hca_cq *cq)
 	if (cq->delayed_until <= hca_now_ns()) {
 		cq->delayed_until = 0;
 		if (__atomic_exchange_n(&shm->armed, CQ_NOT_ARMED, __ATOMIC_SEQ_CST) != CQ_NOT_ARMED) {
+			shm->announced = shm->prod;
 			__atomic_add_fetch(&shm->events, 1, __ATOMIC_SEQ_CST);
 			event_completion(cq);
 		}

@@ -1,7 +1,8 @@
 /*
- * The fabric directory: one segment file for each open context of each process, named after its lid. Creation and the
- * removal of what dead processes left happen under one lock of the directory, which ends with its holder. A file stays
- * as long as other processes have XRC receive QPs of it open.
+ * The fabric directory: one segment file for each open context of each process. Creation, the removal of what dead processes
+ * left, and giving QPs their numbers happen under one lock of the directory, which ends with its holder. A file stays as long as
+ * other processes have XRC receive QPs of it open. The contexts of one device have its ports in common, from the one that opens
+ * it first to the one that closes it last.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,14 +15,14 @@
 
 #include "hca.h"
 
-#define LID_FIRST 1
+#define LID_FIRST SEG_PORTS	/* of a device; those of its ports follow each other */
 #define LID_LAST 0xbfff
 
-static uint64_t pid_namespace(void)
+static uint64_t namespace(const char *path)
 {
 	struct stat st;
 
-	return stat("/proc/self/ns/pid", &st) ? 0 : st.st_ino;
+	return stat(path, &st) ? 0 : st.st_ino;
 }
 
 static int directory_lock(const char *dir)
@@ -31,7 +32,7 @@ static int directory_lock(const char *dir)
 	int fd;
 
 	snprintf(path, sizeof(path), "%s/lock", dir);
-	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (fd < 0) {
 		fprintf(stderr, "shadow-hca: cannot open %s: %s\n", path, strerror(errno));
 		return -1;
@@ -56,23 +57,24 @@ static void remove_stale(const char *dir)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
-	unsigned int lid;
 	struct seg *seg;
 	char path[448];
+	uint32_t id;
 	bool needed;
 
 	if (!d)
 		return;
 	while ((e = readdir(d))) {
-		if (sscanf(e->d_name, "lid-%x", &lid) != 1)
+		id = seg_id_of(e->d_name);
+		if (!id)
 			continue;
-		seg = seg_attach_remains(dir, lid);
+		seg = seg_attach_remains(dir, id);
 		needed = seg && (seg_alive(seg) || seg_is_kept(seg, dir));
 		if (seg)
 			munmap(seg, SEG_SIZE);
 		if (needed)
 			continue;
-		snprintf(path, sizeof(path), "%s/lid-%04x", dir, lid);
+		seg_path(dir, id, path);
 		unlink(path);
 	}
 	closedir(d);
@@ -95,77 +97,133 @@ static uint32_t port_count(const struct hca_context *ctx)
 	return n < 1 ? 1 : n > SEG_PORTS ? SEG_PORTS : n;
 }
 
-static void segment_init(struct hca_context *ctx, struct seg *seg, const uint32_t *lids)
+/* The lids of all devices that there are, and the ports of ours when another context has it open. */
+struct neighbours {
+	uint64_t host;
+	uint32_t device, ports;
+	bool found;
+	__be64 guid;
+	struct seg_port port[SEG_PORTS];
+	uint32_t used;
+	uint32_t lids[1024];
+};
+
+/* Directory lock held, what nobody needs is removed. */
+static void neighbours_look(const char *dir, struct neighbours *all)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	struct seg *seg;
+
+	if (!d)
+		return;
+	while ((e = readdir(d))) {
+		uint32_t id = seg_id_of(e->d_name);
+
+		seg = id ? seg_attach_remains(dir, id) : NULL;
+		if (!seg)
+			continue;
+		if (all->used < sizeof(all->lids) / sizeof(all->lids[0]))
+			all->lids[all->used++] = seg->port[0].lid;
+		if (seg->host == all->host && seg->device == all->device && seg->ports == all->ports && seg_alive(seg)) {
+			all->found = true;
+			all->guid = seg->guid;
+			memcpy(all->port, seg->port, sizeof(all->port));
+		}
+		munmap(seg, SEG_SIZE);
+	}
+	closedir(d);
+}
+
+/* The lid of the first port of a new device: one that no other has. */
+static uint32_t lid_draw(struct hca_context *ctx, const struct neighbours *all)
+{
+	uint32_t space = ctx->seg_settings.id_space, attempt, i, lid;
+	uint32_t last = space && space < LID_LAST ? (space < 256 ? 256 : space) : LID_LAST;
+
+	for (attempt = 0; attempt < 100000; attempt++) {
+		lid = LID_FIRST + (ids_random(ctx) >> 11) % ((last - LID_FIRST) / SEG_PORTS) * SEG_PORTS;
+		for (i = 0; i < all->used && all->lids[i] != lid; i++)
+			;
+		if (i == all->used)
+			return lid;
+	}
+	return 0;
+}
+
+static __be64 guid_of(const struct hca_context *ctx)
+{
+	return ((struct hca_device *)ctx->vctx.context.device)->guid;
+}
+
+/* On Ethernet the address is that of a network card, as EUI-64, and its IPv4 address: their last bytes are the lid. */
+static void port_init(struct hca_context *ctx, struct seg_port *port, uint32_t lid)
 {
 	static const uint8_t link_local[8] = { 0xfe, 0x80 };
-	unsigned int i, port;
+	uint64_t guid = ids_random(ctx), prefix = ids_random(ctx);
 
+	port->lid = lid;
+	memcpy(port->gid[0].raw, link_local, 8);
+	memcpy(port->gid[0].raw + 8, &guid, 8);
+	if (!ctx->limits->ethernet) {
+		memcpy(port->gid[1].raw, &prefix, 8);
+		memcpy(port->gid[1].raw + 8, &guid, 8);
+		return;
+	}
+	port->gid[0].raw[8] &= ~1;	/* not of a group */
+	port->gid[0].raw[11] = 0xff;
+	port->gid[0].raw[12] = 0xfe;
+	port->gid[1].raw[10] = port->gid[1].raw[11] = 0xff;
+	port->gid[1].raw[12] = 10;
+	port->gid[1].raw[13] = port->gid[0].raw[13];
+	port->gid[0].raw[14] = port->gid[1].raw[14] = lid >> 8;
+	port->gid[0].raw[15] = port->gid[1].raw[15] = lid;
+}
+
+static int segment_init(struct hca_context *ctx, struct seg *seg, uint32_t id, struct neighbours *all)
+{
+	uint32_t lid = all->found ? all->port[0].lid : lid_draw(ctx, all), i;
+
+	if (!lid) {
+		errno = ENOSPC;
+		return -1;
+	}
 	seg->size = SEG_SIZE;
 	seg->pid = getpid();
-	seg->pidns = pid_namespace();
-	seg->lid = lids[0];
-	seg->ports = port_count(ctx);
-	for (port = 0; port < seg->ports; port++) {
-		uint64_t guid = ids_random(ctx);
-
-		seg->port[port].lid = lids[port];
-		for (i = 0; i < SEG_GIDS_USED; i++) {
-			uint64_t prefix = ids_random(ctx);
-
-			memcpy(seg->port[port].gid[i].raw, i ? (const void *)&prefix : link_local, 8);
-			memcpy(seg->port[port].gid[i].raw + 8, &guid, 8);
-		}
-	}
+	seg->pidns = namespace("/proc/self/ns/pid");
+	seg->id = id;
+	seg->host = all->host;
+	seg->device = all->device;
+	seg->ports = all->ports;
+	seg->ethernet = ctx->limits->ethernet;
+	seg->guid = all->found ? all->guid : guid_of(ctx);
+	for (i = 0; i < seg->ports; i++)
+		if (all->found)
+			seg->port[i] = all->port[i];
+		else
+			port_init(ctx, &seg->port[i], lid + i);
+	seg->settings = ctx->seg_settings;
 	seg_lock_init(&seg->alive);
 	seg_lock_init(&seg->atomics);
 	seg_lock_init(&seg->mailbox.lock);
 	seg_store(&seg->magic, SEG_MAGIC);
+	return 0;
 }
 
-static void lid_path(const char *dir, uint32_t lid, char path[448])
+static struct neighbours neighbours_of(const struct hca_context *ctx)
 {
-	snprintf(path, 448, "%s/lid-%04x", dir, lid);
-}
+	uint64_t host = namespace("/proc/self/ns/net") << 32 ^ namespace("/proc/self/ns/pid");
 
-/*
- * Takes a lid that nobody has: as a new file, whose descriptor is returned, or as a link to the file of lid @same.
- */
-static int lid_take(struct hca_context *ctx, const char *dir, uint32_t same, uint32_t *lid)
-{
-	uint32_t space = ctx->seg_settings.id_space;
-	uint32_t last = space && space < LID_LAST ? (space < 256 ? 256 : space) : LID_LAST;
-	char path[448], old[448];
-	int attempt, ret;
-
-	for (attempt = 0; attempt < 100000; attempt++) {
-		*lid = LID_FIRST + (ids_random(ctx) >> 11) % (last - LID_FIRST + 1);
-		lid_path(dir, *lid, path);
-		if (same) {
-			lid_path(dir, same, old);
-			ret = link(old, path);
-		} else {
-			ret = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		}
-		if (ret >= 0 || errno != EEXIST)
-			return ret;
-	}
-	errno = ENOSPC;
-	return -1;
-}
-
-static void lids_remove(const char *dir, const uint32_t *lids, uint32_t n)
-{
-	char path[448];
-
-	while (n--) {
-		lid_path(dir, lids[n], path);
-		unlink(path);
-	}
+	return (struct neighbours){
+		.host = ctx->seg_settings.own_lid ? (uint64_t)ids_context() << 32 | getpid() : host,
+		.device = ((struct hca_device *)ctx->vctx.context.device)->index,
+		.ports = port_count(ctx),
+	};
 }
 
 static int fabric_open_null(struct hca_context *ctx)
 {
-	uint32_t lids[SEG_PORTS], i;
+	struct neighbours none = neighbours_of(ctx);
 
 	ctx->seg = mmap(NULL, SEG_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (ctx->seg == MAP_FAILED) {
@@ -173,37 +231,43 @@ static int fabric_open_null(struct hca_context *ctx)
 		return -1;
 	}
 	madvise(ctx->seg, SEG_SIZE, MADV_DONTDUMP);
-	for (i = 0; i < SEG_PORTS; i++)
-		lids[i] = LID_FIRST + (ids_random(ctx) >> 11) % LID_LAST;
-	segment_init(ctx, ctx->seg, lids);
-	ctx->seg->settings = ctx->seg_settings;
+	segment_init(ctx, ctx->seg, 1, &none);
 	seg_store(&ctx->seg->state, SEG_LIVE);
 	return 0;
 }
 
+/* A new file, under a number that no other has. */
+static int context_create(const char *dir, uint32_t *id)
+{
+	char path[448];
+	int fd;
+
+	do {
+		*id = ids_context();
+		seg_path(dir, *id, path);
+		fd = *id ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : -1;
+	} while (fd < 0 && (!*id || errno == EEXIST));
+	return fd;
+}
+
 static int fabric_create_locked(struct hca_context *ctx, const char *dir)
 {
-	uint32_t lids[SEG_PORTS], n, ports = port_count(ctx);
+	struct neighbours all = neighbours_of(ctx);
+	char path[448];
+	uint32_t id;
 	int fd;
 
 	remove_stale(dir);
-	fd = lid_take(ctx, dir, 0, &lids[0]);
+	neighbours_look(dir, &all);
+	fd = context_create(dir, &id);
 	if (fd < 0) {
 		fprintf(stderr, "shadow-hca: cannot create a segment in %s: %s\n", dir, strerror(errno));
 		return -1;
 	}
-	for (n = 1; n < ports; n++) {
-		if (lid_take(ctx, dir, lids[0], &lids[n])) {
-			fprintf(stderr, "shadow-hca: cannot link a segment in %s: %s\n", dir, strerror(errno));
-			goto fail;
-		}
-	}
-	if (ftruncate(fd, SEG_SIZE) || !(ctx->seg = seg_map(fd))) {
+	if (ftruncate(fd, SEG_SIZE) || !(ctx->seg = seg_map(fd)) || segment_init(ctx, ctx->seg, id, &all)) {
 		fprintf(stderr, "shadow-hca: cannot map a segment in %s: %s\n", dir, strerror(errno));
 		goto fail;
 	}
-	segment_init(ctx, ctx->seg, lids);
-	ctx->seg->settings = ctx->seg_settings;
 	if (engine_start(ctx))
 		goto fail;
 	seg_store(&ctx->seg->state, SEG_LIVE);
@@ -214,13 +278,15 @@ fail:
 	if (ctx->seg)
 		munmap(ctx->seg, SEG_SIZE);
 	ctx->seg = NULL;
-	lids_remove(dir, lids, n);
+	seg_path(dir, id, path);
+	unlink(path);
 	close(fd);
 	return -1;
 }
 
 int fabric_open(struct hca_context *ctx)
 {
+	struct stat st;
 	char dir[400];
 	int lock, ret;
 
@@ -230,6 +296,12 @@ int fabric_open(struct hca_context *ctx)
 	hca_fabric_path(dir, sizeof(dir));
 	if (mkdir(dir, 0700) && errno != EEXIST) {
 		fprintf(stderr, "shadow-hca: cannot create the fabric directory %s: %s\n", dir, strerror(errno));
+		return -1;
+	}
+	/* Its name can be guessed, and what it holds is memory of the processes that use it. */
+	if (lstat(dir, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid()) {
+		fprintf(stderr, "shadow-hca: the fabric directory %s belongs to another user\n", dir);
+		errno = EACCES;
 		return -1;
 	}
 	snprintf(ctx->fabric_dir, sizeof(ctx->fabric_dir), "%s", dir);
@@ -250,13 +322,12 @@ void fabric_close(struct hca_context *ctx)
 
 	seg_store(&ctx->seg->state, SEG_CLOSED);
 	if (!ctx->null_mode) {
-		uint32_t lids[SEG_PORTS], i;
+		char path[448];
 
 		engine_stop(ctx);
-		for (i = 0; i < ctx->seg->ports; i++)
-			lids[i] = ctx->seg->port[i].lid;
+		seg_path(ctx->fabric_dir, ctx->seg->id, path);
 		if (!seg_is_kept(ctx->seg, ctx->fabric_dir))
-			lids_remove(ctx->fabric_dir, lids, ctx->seg->ports);
+			unlink(path);
 		close(ctx->seg_fd);
 	}
 	while ((peer = ctx->peers)) {
@@ -269,33 +340,23 @@ void fabric_close(struct hca_context *ctx)
 	ctx->seg = NULL;
 }
 
-static struct hca_peer *peer_known(struct hca_context *ctx, uint32_t lid, bool remains)
+static struct hca_peer *peer_known(struct hca_context *ctx, uint32_t id, bool remains)
 {
 	struct hca_peer *peer;
 
 	for (peer = ctx->peers; peer; peer = peer->next)
-		if (peer->lid == lid && (remains || seg_alive(peer->seg)))
+		if (peer->id == id && (remains || seg_alive(peer->seg)))
 			return peer;
 	return NULL;
 }
 
-static bool lid_is_own(const struct hca_context *ctx, uint32_t lid)
-{
-	uint32_t i;
-
-	for (i = 0; i < ctx->seg->ports; i++)
-		if (ctx->seg->port[i].lid == lid)
-			return true;
-	return false;
-}
-
-static struct hca_peer *peer_find(struct hca_context *ctx, uint32_t lid, bool remains)
+static struct hca_peer *peer_find(struct hca_context *ctx, uint32_t id, bool remains)
 {
 	struct hca_peer *peer;
 	struct seg *seg;
 
 	pthread_rwlock_rdlock(&ctx->peers_lock);
-	peer = peer_known(ctx, lid, remains);
+	peer = peer_known(ctx, id, remains);
 	pthread_rwlock_unlock(&ctx->peers_lock);
 	if (peer)
 		return peer;
@@ -305,18 +366,15 @@ static struct hca_peer *peer_find(struct hca_context *ctx, uint32_t lid, bool re
 	 * Mappings of peers that are gone stay until the context is closed: another thread may be in the middle of
 	 * finding out.
 	 */
-	peer = peer_known(ctx, lid, remains);
+	peer = peer_known(ctx, id, remains);
 	if (peer)
 		seg = NULL;
-	else if (lid_is_own(ctx, lid))
+	else if (id == ctx->seg->id)
 		seg = ctx->seg;
 	else
-		seg = (remains ? seg_attach_remains : seg_attach)(ctx->fabric_dir, lid);
+		seg = (remains ? seg_attach_remains : seg_attach)(ctx->fabric_dir, id);
+	/* Its memory cannot be reached. */
 	if (seg && seg->pidns != ctx->seg->pidns) {
-		static int said;
-
-		if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
-			fprintf(stderr, "shadow-hca: lid %u is in another pid namespace and cannot be reached\n", lid);
 		munmap(seg, SEG_SIZE);
 		seg = NULL;
 	}
@@ -324,7 +382,7 @@ static struct hca_peer *peer_find(struct hca_context *ctx, uint32_t lid, bool re
 		peer = calloc(1, sizeof(*peer));
 		if (peer) {
 			peer->seg = seg;
-			peer->lid = lid;
+			peer->id = id;
 			peer->next = ctx->peers;
 			ctx->peers = peer;
 		} else if (seg != ctx->seg) {
@@ -335,63 +393,207 @@ static struct hca_peer *peer_find(struct hca_context *ctx, uint32_t lid, bool re
 	return peer;
 }
 
-struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t lid)
+struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t id)
 {
-	return peer_find(ctx, lid, false);
+	return peer_find(ctx, id, false);
 }
 
-struct hca_peer *fabric_peer_or_remains(struct hca_context *ctx, uint32_t lid)
+struct hca_peer *fabric_peer_or_remains(struct hca_context *ctx, uint32_t id)
 {
-	struct hca_peer *peer = fabric_peer(ctx, lid);
+	struct hca_peer *peer = fabric_peer(ctx, id);
 
-	return peer ? peer : peer_find(ctx, lid, true);
+	return peer ? peer : peer_find(ctx, id, true);
 }
 
-struct seg_qp *fabric_find_qp(struct seg *seg, uint32_t qpn, uint32_t *index, uint32_t *gen)
+static bool find_in(struct hca_peer *peer, uint32_t lid, uint32_t qpn, struct destination *found)
 {
+	struct seg *seg = peer->seg;
 	uint32_t i, max = seg_load(&seg->max_qp);
 
+	if (!seg_has_lid(seg, lid))
+		return false;
 	for (i = 0; i < max; i++) {
 		struct seg_qp *qp = &seg->qp[i];
 
 		if (seg_load(&qp->in_use) && qp->qp_num == qpn) {
-			*index = i;
-			*gen = seg_load(&qp->gen);
-			return qp;
+			*found = (struct destination){ .peer = peer, .qp = qp, .index = i, .gen = seg_load(&qp->gen) };
+			return true;
 		}
 	}
-	return NULL;
+	return false;
 }
 
-static void each(struct hca_context *ctx, struct hca_peer *(*find)(struct hca_context *ctx, uint32_t lid),
-		 void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg), void *arg)
+typedef struct hca_peer *peer_finder(struct hca_context *ctx, uint32_t id);
+
+/* Calls @visit for each context of the directory, until it returns true. */
+static bool each_until(struct hca_context *ctx, peer_finder *find, bool (*visit)(struct hca_peer *peer, void *arg), void *arg)
 {
 	DIR *d = opendir(ctx->fabric_dir);
 	struct dirent *e;
-	unsigned int lid;
+	bool done = false;
 
-	if (!d)
-		return;
-	while ((e = readdir(d))) {
-		struct hca_peer *peer;
+	while (d && !done && (e = readdir(d))) {
+		uint32_t id = seg_id_of(e->d_name);
+		struct hca_peer *peer = id ? find(ctx, id) : NULL;
 
-		if (sscanf(e->d_name, "lid-%x", &lid) != 1)
-			continue;
-		peer = find(ctx, lid);
-		/* A segment is found once for each of its ports. */
-		if (peer && peer->seg->lid == lid && !seg_load(&peer->seg->fatal))
-			visit(ctx, peer->seg, arg);
+		done = peer && visit(peer, arg);
 	}
-	closedir(d);
+	if (d)
+		closedir(d);
+	return done;
+}
+
+struct search {
+	uint32_t lid, number;
+	struct destination *found;
+};
+
+static bool search_in(struct hca_peer *peer, void *arg)
+{
+	const struct search *search = arg;
+
+	return find_in(peer, search->lid, search->number, search->found);
+}
+
+/* A device of that lid is there, but in another pid namespace: said once. */
+static void say_unreachable(struct hca_context *ctx, uint32_t lid)
+{
+	static int said;
+	DIR *d = __atomic_load_n(&said, __ATOMIC_RELAXED) ? NULL : opendir(ctx->fabric_dir);
+	struct dirent *e;
+
+	while (d && (e = readdir(d))) {
+		uint32_t id = seg_id_of(e->d_name);
+		struct seg *seg = id ? seg_attach(ctx->fabric_dir, id) : NULL;
+
+		if (seg && seg->pidns != ctx->seg->pidns && seg_has_lid(seg, lid) &&
+		    !__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))
+			fprintf(stderr, "shadow-hca: lid %u is in another pid namespace and cannot be reached\n", lid);
+		if (seg)
+			munmap(seg, SEG_SIZE);
+	}
+	if (d)
+		closedir(d);
+}
+
+bool fabric_find(struct hca_context *ctx, uint32_t lid, uint32_t qpn, bool remains, struct destination *found)
+{
+	struct search search = { .lid = lid, .number = qpn, .found = found };
+	struct hca_peer *peer;
+	bool known = false;
+
+	/* Most peers were met before. */
+	pthread_rwlock_rdlock(&ctx->peers_lock);
+	for (peer = ctx->peers; peer && !known; peer = peer->next)
+		known = seg_alive(peer->seg) && find_in(peer, lid, qpn, found);
+	pthread_rwlock_unlock(&ctx->peers_lock);
+	if (known || each_until(ctx, remains ? fabric_peer_or_remains : fabric_peer, search_in, &search))
+		return true;
+	say_unreachable(ctx, lid);
+	return false;
+}
+
+int fabric_numbers_lock(struct hca_context *ctx)
+{
+	/* In the null mode there is nobody else, and 0 no descriptor of ours. */
+	return ctx->null_mode ? 0 : directory_lock(ctx->fabric_dir);
+}
+
+void fabric_numbers_unlock(int lock)
+{
+	if (lock)
+		close(lock);
+}
+
+bool fabric_number_is_taken(struct hca_context *ctx, uint32_t qpn)
+{
+	struct hca_peer own = { .seg = ctx->seg };
+	struct destination found;
+	struct search search = { .lid = ctx->seg->port[0].lid, .number = qpn, .found = &found };
+
+	return find_in(&own, search.lid, qpn, &found) ||
+	       (!ctx->null_mode && each_until(ctx, fabric_peer_or_remains, search_in, &search));
+}
+
+static bool search_srq_in(struct hca_peer *peer, void *arg)
+{
+	const struct search *search = arg;
+	struct seg *seg = peer->seg;
+	uint32_t i, max = seg_load(&seg->max_srq);
+
+	for (i = 0; seg_has_lid(seg, search->lid) && i < max; i++)
+		if (seg_load(&seg->srq[i].in_use) && seg->srq[i].srq_num == search->number)
+			return true;
+	return false;
+}
+
+bool fabric_srq_number_is_taken(struct hca_context *ctx, uint32_t number)
+{
+	struct search search = { .lid = ctx->seg->port[0].lid, .number = number };
+	struct hca_peer own = { .seg = ctx->seg };
+
+	return search_srq_in(&own, &search) ||
+	       (!ctx->null_mode && each_until(ctx, fabric_peer_or_remains, search_srq_in, &search));
+}
+
+/* 32 random bits are another number every time. */
+static bool keys_are_few(const struct hca_context *ctx)
+{
+	return !ctx->null_mode && (ctx->personality != PERSONALITY_STRICT || ctx->seg->settings.id_space);
+}
+
+int fabric_keys_lock(struct hca_context *ctx)
+{
+	return keys_are_few(ctx) ? fabric_numbers_lock(ctx) : 0;
+}
+
+struct key_search {
+	struct hca_context *ctx;
+	uint32_t first, count;
+};
+
+static bool search_key_in(struct hca_peer *peer, void *arg)
+{
+	const struct key_search *search = arg;
+	uint32_t i;
+
+	if (peer->seg == search->ctx->seg || !seg_has_lid(peer->seg, search->ctx->seg->port[0].lid))
+		return false;
+	for (i = 0; i < search->count; i++)
+		if (mr_find(peer->seg, search->first + i, true) || mr_find(peer->seg, search->first + i, false))
+			return true;
+	return false;
+}
+
+bool fabric_keys_are_taken(struct hca_context *ctx, uint32_t first, uint32_t count)
+{
+	struct key_search search = { .ctx = ctx, .first = first, .count = count };
+
+	return keys_are_few(ctx) && each_until(ctx, fabric_peer, search_key_in, &search);
+}
+
+struct visitor {
+	struct hca_context *ctx;
+	void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg);
+	void *arg;
+};
+
+static bool visit_one(struct hca_peer *peer, void *arg)
+{
+	const struct visitor *visitor = arg;
+
+	if (!seg_load(&peer->seg->fatal))
+		visitor->visit(visitor->ctx, peer->seg, visitor->arg);
+	return false;
 }
 
 void fabric_each(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg), void *arg)
 {
-	each(ctx, fabric_peer, visit, arg);
+	each_until(ctx, fabric_peer, visit_one, &(struct visitor){ .ctx = ctx, .visit = visit, .arg = arg });
 }
 
 void fabric_each_or_remains(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg),
 			    void *arg)
 {
-	each(ctx, fabric_peer_or_remains, visit, arg);
+	each_until(ctx, fabric_peer_or_remains, visit_one, &(struct visitor){ .ctx = ctx, .visit = visit, .arg = arg });
 }

@@ -92,7 +92,7 @@ static void list_one(struct seg *seg)
 
 	for (i = 0; i < seg_load(&seg->max_qp); i++)
 		qps += !!seg_load(&seg->qp[i].in_use);
-	printf("lid %u pid %d qps %u%s", seg->lid, seg->pid, qps, seg_load(&seg->fatal) ? " fatal" : "");
+	printf("lid %u pid %d qps %u%s", seg->port[0].lid, seg->pid, qps, seg_load(&seg->fatal) ? " fatal" : "");
 #define PRINT(field, name, fallback)			\
 	if (seg_load(&seg->settings.field))		\
 		printf(" %s=%u", #field, seg->settings.field);
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
 	bool list = argc == 2 && !strcmp(argv[1], "list");
 	bool all = list || (argc > 2 && !strcmp(argv[2], "all"));
 	unsigned long wanted = 0;
-	unsigned int lid, found = 0;
+	unsigned int found = 0;
 	struct dirent *entry;
 	DIR *d;
 	int ret = 0;
@@ -137,15 +137,13 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	while (!ret && (entry = readdir(d))) {
-		struct seg *seg;
+		uint32_t id = seg_id_of(entry->d_name);
+		struct seg *seg = id ? seg_attach(dir, id) : NULL;
 
-		if (sscanf(entry->d_name, "lid-%x", &lid) != 1 || (!all && lid != wanted))
-			continue;
-		seg = seg_attach(dir, lid);
 		if (!seg)
 			continue;
-		/* A device is there once for each of its ports. */
-		if (!all || seg->lid == lid) {
+		/* Of all that have a device open. */
+		if (all || seg_has_lid(seg, wanted)) {
 			found++;
 			ret = act(seg, argc, argv);
 		}

@@ -13,6 +13,7 @@
 
 #include <infiniband/verbs.h>
 
+#include "personality.h"
 #include "segment.h"
 
 /* In the header these are macros over the functions that this library defines. */
@@ -21,14 +22,9 @@
 #undef ibv_reg_mr_iova
 #undef ibv_get_device_list
 
-#define HCA_MAX_WR		16384
-#define HCA_MAX_SGE		30
-#define HCA_MAX_INLINE		1024
-#define HCA_MAX_CQE		4194303
-#define HCA_MAX_RD_ATOMIC	16
+#define HCA_MAX_SGE		32	/* of all personalities; rounded up, too */
 #define HCA_MAX_MSG		(1u << 30)
 #define HCA_MAX_DM		(1u << 20)
-#define HCA_PKEYS		128
 #define HCA_VENDOR_ID		0x564843u	/* no vendor has it */
 #define HCA_MTU			4096u
 #define LID_MULTICAST		0xc000
@@ -38,6 +34,13 @@
  * Every public struct is followed by hidden fields of which the first is a magic number mixed with the address. A
  * struct that this library did not make, or that it has freed, ends the process with the name of the verb.
  */
+enum id_kind {
+	ID_QP,
+	ID_KEY,
+	ID_SRQ,
+	HCA_ID_KINDS,
+};
+
 #define MAGIC_DEVICE	0x5356484441444556ULL
 #define MAGIC_CONTEXT	0x5356484343545854ULL
 #define MAGIC_PD	0x5356484350445044ULL
@@ -79,7 +82,7 @@ struct hca_device {
 struct hca_peer {
 	struct hca_peer *next;
 	struct seg *seg;
-	uint32_t lid;
+	uint32_t id;
 };
 
 struct hca_event_list;
@@ -92,6 +95,9 @@ struct hca_context {
 	char fabric_dir[400];
 	struct hca_settings seg_settings;	/* as read at open */
 	bool null_mode;
+	enum personality personality;
+	const struct limits *limits;
+	uint32_t ids_next[HCA_ID_KINDS];	/* where ids are given out one by one */
 	__be64 guid;
 
 	pthread_mutex_t lock;		/* objects of the context: tables, heap, ids */
@@ -184,7 +190,7 @@ struct hca_cq {
 	uint32_t comp_events_reported;
 	uint32_t async_events_reported;
 	uint32_t withheld;
-	uint32_t reorder_seed;
+	uint32_t dice;			/* for the order of completions, and whims; poll_lock held */
 	bool extended, single_threaded;
 	struct ibv_wc current;		/* of an extended CQ, between start_poll and end_poll */
 	uint64_t current_ns;
@@ -276,6 +282,9 @@ struct hca_sq {
 	uint32_t head;
 	uint32_t released;		/* by poll_cq */
 	uint32_t psn;
+	uint32_t dice;			/* for whims */
+	struct hca_send_wqe *held;	/* a datagram that the next one overtakes; datagram.c */
+	bool holds;
 	bool draining;			/* SQD was asked for while the request at the head was under way */
 
 	enum stall_reason stall;
@@ -413,16 +422,40 @@ uint64_t hca_now_ns(void);
 /* ids.c: numbers drawn at random, from a narrow space when the setting id_space asks for it. */
 void ids_seed(struct hca_context *ctx);
 uint64_t ids_random(struct hca_context *ctx);
-uint32_t ids_draw(struct hca_context *ctx, uint32_t first, uint32_t last);
+/* A number for a context, from what the kernel has of chance. */
+uint32_t ids_context(void);
+/* The next try for an id that must be free; @attempt counts from 0. */
+uint32_t ids_draw(struct hca_context *ctx, enum id_kind kind, uint32_t first, uint32_t last, uint32_t attempt);
 
 /* fabric.c: segments in the fabric directory. */
 int fabric_open(struct hca_context *ctx);
 void fabric_close(struct hca_context *ctx);
-struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t lid);
+/* The context with that number. */
+struct hca_peer *fabric_peer(struct hca_context *ctx, uint32_t id);
 /* The same, also of a process that is gone, which may have left XRC receive QPs that others have open. */
-struct hca_peer *fabric_peer_or_remains(struct hca_context *ctx, uint32_t lid);
-/* The QP that listens to @qpn at @seg; index in *index, generation in *gen. */
-struct seg_qp *fabric_find_qp(struct seg *seg, uint32_t qpn, uint32_t *index, uint32_t *gen);
+struct hca_peer *fabric_peer_or_remains(struct hca_context *ctx, uint32_t id);
+
+struct destination {
+	struct hca_peer *peer;
+	struct seg_qp *qp;
+	uint32_t index, gen;
+};
+/* The QP @qpn behind the port with @lid, in whichever context of its device; false when there is none. */
+bool fabric_find(struct hca_context *ctx, uint32_t lid, uint32_t qpn, bool remains, struct destination *found);
+/*
+ * Between these no other context of the device takes a number of a QP or an XRC SRQ, or a key; ctx->lock held. The first returns a descriptor for the
+ * second, or -1 with errno.
+ */
+int fabric_numbers_lock(struct hca_context *ctx);
+void fabric_numbers_unlock(int lock);
+/* A QP of any context of our device has that number; the numbers are locked. */
+bool fabric_number_is_taken(struct hca_context *ctx, uint32_t qpn);
+/* The same of the number of an XRC SRQ. */
+bool fabric_srq_number_is_taken(struct hca_context *ctx, uint32_t number);
+/* The same of any of @count keys, in the other contexts; where they are drawn from so many that it cannot be, nobody is asked. */
+bool fabric_keys_are_taken(struct hca_context *ctx, uint32_t first, uint32_t count);
+/* The lock for keys: as fabric_numbers_lock, but 0 where nobody is asked. */
+int fabric_keys_lock(struct hca_context *ctx);
 
 /* Calls @visit for every live segment of the fabric, our own one too. */
 void fabric_each(struct hca_context *ctx, void (*visit)(struct hca_context *ctx, struct seg *seg, void *arg), void *arg);
@@ -503,6 +536,8 @@ void cq_purge(struct hca_cq *cq, uint32_t qp_index, uint32_t qp_gen);
 void cq_purge_srq(struct hca_cq *cq, uint32_t srq_index);
 /* Takes the next completion that poll may show, and when it happened; poll_lock held. */
 bool cq_take(struct hca_cq *cq, struct ibv_wc *wc, uint64_t *completed_ns);
+/* A poll that has shown something ends before the CQ is empty; poll_lock held. */
+bool cq_stops_short(struct hca_cq *cq);
 /* The setting withhold_polls keeps this poll from seeing anything; poll_lock held. */
 bool cq_withheld(struct hca_cq *cq);
 struct ibv_cq *cq_create(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
@@ -534,6 +569,11 @@ uint32_t qp_packets(uint64_t length, uint32_t path_mtu);
 
 /* ah.c */
 int ah_attr_check(const struct seg *seg, const struct ibv_ah_attr *attr, bool multicast);
+/* The lid of the port that a path of ours leads to; of Ethernet it is in the GID. */
+uint32_t av_lid(const struct seg *own, const struct ibv_ah_attr *av);
+bool av_is_multicast(const struct seg *own, const struct ibv_ah_attr *av);
+bool gid_is_ipv4(const union ibv_gid *gid);
+uint16_t ipv4_checksum(const void *header);
 
 /* srq.c */
 /* Locks for consuming, completing what a dead owner of the lock began. */

@@ -42,9 +42,9 @@ struct seg_mr *mr_find(struct seg *seg, uint32_t key, bool remote)
 	if (!slot)
 		return NULL;
 	index = seg_load(&slot->index);
-	if (!!(index & SEG_KEY_REMOTE) != remote)
+	if (!(index & SEG_KEY_BOTH) && !!(index & SEG_KEY_REMOTE) != remote)
 		return NULL;
-	return &seg->mr[index & ~SEG_KEY_REMOTE];
+	return &seg->mr[index & ~(SEG_KEY_REMOTE | SEG_KEY_BOTH)];
 }
 
 int mr_translate(struct seg *seg, uint32_t key, const struct seg_qp *qp, uint32_t pd, uint64_t addr, uint64_t length,
@@ -121,15 +121,15 @@ bool key_take(struct hca_context *ctx, uint32_t key, uint32_t index)
 	return taken;
 }
 
-/* ctx->lock held */
+/* A key that nothing on the device has; ctx->lock held, and the keys. */
 static uint32_t key_new(struct hca_context *ctx, uint32_t index)
 {
-	int attempt;
+	uint32_t attempt;
 
 	for (attempt = 0; attempt < 1000000; attempt++) {
-		uint32_t key = ids_draw(ctx, 0x100, 0xfffffeff);
+		uint32_t key = ids_draw(ctx, ID_KEY, 0x100, 0xfffffeff, attempt);
 
-		if (!mw_owns_key(ctx, key) && key_take(ctx, key, index))
+		if (!mw_owns_key(ctx, key) && !fabric_keys_are_taken(ctx, key, 1) && key_take(ctx, key, index))
 			return key;
 	}
 	return 0;
@@ -177,10 +177,21 @@ struct region {
 	uint32_t access;
 };
 
-/* ctx->lock held */
-static int mr_publish(struct hca_context *ctx, struct hca_mr *mr, struct hca_pd *pd, const struct region *region)
+/* A remote key of its own; ctx->lock held, and the keys. */
+static int mr_give_rkey(struct hca_context *ctx, struct hca_mr *mr)
+{
+	struct seg_mr *shm = &ctx->seg->mr[mr->index];
+
+	shm->rkey = key_new(ctx, mr->index | SEG_KEY_REMOTE);
+	mr->mr.rkey = shm->rkey;
+	return shm->rkey ? 0 : ENOMEM;
+}
+
+/* ctx->lock held, and the keys */
+static int mr_publish_locked(struct hca_context *ctx, struct hca_mr *mr, struct hca_pd *pd, const struct region *region)
 {
 	struct seg_mr *shm;
+	enum key_kind kind;
 
 	mr->index = mr_entry(ctx);
 	if (!mr->index)
@@ -192,11 +203,13 @@ static int mr_publish(struct hca_context *ctx, struct hca_mr *mr, struct hca_pd 
 	shm->iova = region->iova;
 	shm->length = region->length;
 	shm->zeros = region->zeros;
-	shm->lkey = key_new(ctx, mr->index);
-	shm->rkey = shm->lkey ? key_new(ctx, mr->index | SEG_KEY_REMOTE) : 0;
-	if (!shm->rkey) {
-		if (shm->lkey)
-			key_delete(ctx, shm->lkey);
+	kind = personality_keys(ctx, region->access);
+	shm->lkey = key_new(ctx, mr->index | (kind == KEYS_SAME ? SEG_KEY_BOTH : 0));
+	if (!shm->lkey)
+		return ENOMEM;
+	shm->rkey = kind == KEYS_SAME ? shm->lkey : 0;
+	if (kind == KEYS_DIFFER && mr_give_rkey(ctx, mr)) {
+		key_delete(ctx, shm->lkey);
 		return ENOMEM;
 	}
 	shm->kind = region->kind;
@@ -204,6 +217,18 @@ static int mr_publish(struct hca_context *ctx, struct hca_mr *mr, struct hca_pd 
 	mr->mr.lkey = shm->lkey;
 	mr->mr.rkey = shm->rkey;
 	return 0;
+}
+
+/* ctx->lock held */
+static int mr_publish(struct hca_context *ctx, struct hca_mr *mr, struct hca_pd *pd, const struct region *region)
+{
+	int lock = fabric_keys_lock(ctx), ret;
+
+	if (lock < 0)
+		return errno;
+	ret = mr_publish_locked(ctx, mr, pd, region);
+	fabric_numbers_unlock(lock);
+	return ret;
 }
 
 /* The struct of a region that is in the table. */
@@ -355,7 +380,12 @@ int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, 
 	struct hca_context *ctx = context_of(ibmr->context);
 	struct seg_mr *shm = &ctx->seg->mr[mr->index];
 	struct hca_pd *new_pd = NULL;
+	int ret = 0, lock;
 
+	if (!ctx->limits->rereg) {
+		errno = EOPNOTSUPP;
+		return IBV_REREG_MR_ERR_INPUT;
+	}
 	if (!flags || (flags & ~IBV_REREG_MR_FLAGS_SUPPORTED) ||
 	    ((flags & IBV_REREG_MR_CHANGE_TRANSLATION) && !length)) {
 		errno = EINVAL;
@@ -400,9 +430,18 @@ int ibv_rereg_mr(struct ibv_mr *ibmr, int flags, struct ibv_pd *pd, void *addr, 
 		ibmr->length = length;
 	}
 	shm->access = access;
+	/* The kernel's answer has keys: where there was none for peers there is one now (ib_uverbs_rereg_mr_resp). */
+	if ((access & ACCESS_REMOTE) && !shm->rkey) {
+		lock = fabric_keys_lock(ctx);
+		ret = lock < 0 ? errno : mr_give_rkey(ctx, mr);
+		if (lock > 0)
+			fabric_numbers_unlock(lock);
+	}
 	seg_store(&shm->valid, 1);
 	pthread_mutex_unlock(&ctx->lock);
-	return 0;
+	if (ret)
+		errno = ret;
+	return ret ? IBV_REREG_MR_ERR_CMD : 0;
 }
 
 int ibv_dereg_mr(struct ibv_mr *ibmr)
@@ -421,7 +460,8 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 		return hca_errno(EBUSY);
 	}
 	key_delete(ctx, shm->lkey);
-	key_delete(ctx, shm->rkey);
+	if (shm->rkey && shm->rkey != shm->lkey)
+		key_delete(ctx, shm->rkey);
 	if (shm->kind == SEG_MR_NULL)
 		munmap((void *)(uintptr_t)shm->va, 2 * (size_t)HCA_MAX_MSG);
 	shm->kind = SEG_MR_FREE;

@@ -45,15 +45,31 @@ void mw_forget_qp(struct hca_context *ctx, struct hca_qp *qp)
 	}
 }
 
+/* The first of 256 keys: those of regions, which are given out one by one or from few, are elsewhere if they can. */
+static uint32_t block_draw(struct hca_context *ctx, uint32_t attempt)
+{
+	const uint32_t rxe_first = (1 << 19) + 1;	/* rxe_param.h: RXE_MIN_MW_INDEX */
+	uint32_t random = ids_random(ctx) >> 11;
+
+	switch (ctx->personality) {
+	case PERSONALITY_RXE:
+		return (rxe_first + attempt) << 8;
+	case PERSONALITY_HOSTILE:
+		return (1 + random % (16u << (attempt / 4 < 12 ? attempt / 4 : 12))) << 8;
+	default:
+		return (0x10000 + random % 0xfeffff) << 8;
+	}
+}
+
 /* A block of keys that no region and no window has; ctx->lock held. */
 static uint32_t key_block(struct hca_context *ctx)
 {
-	int attempt;
+	uint32_t attempt;
 
 	for (attempt = 0; attempt < 10000; attempt++) {
-		uint32_t first = (ids_random(ctx) >> 11) & 0xffffff00, i;
+		uint32_t first = block_draw(ctx, attempt), i;
 
-		if (first < 0x1000000 || first > 0xfffffe00 || mw_owns_key(ctx, first))
+		if (mw_owns_key(ctx, first) || fabric_keys_are_taken(ctx, first, 256))
 			continue;
 		for (i = 0; i < 256 && !mr_find(ctx->seg, first + i, true) && !mr_find(ctx->seg, first + i, false); i++)
 			;
@@ -69,6 +85,8 @@ struct ibv_mw *mw_alloc(struct ibv_pd *ibpd, enum ibv_mw_type type)
 	struct hca_context *ctx = context_of(ibpd->context);
 	struct seg_mr *window;
 	struct hca_mw *mw;
+	bool taken;
+	int lock;
 
 	if (type != IBV_MW_TYPE_1 && type != IBV_MW_TYPE_2) {
 		errno = EINVAL;
@@ -86,8 +104,12 @@ struct ibv_mw *mw_alloc(struct ibv_pd *ibpd, enum ibv_mw_type type)
 	mw->mw.type = type;
 	pthread_mutex_lock(&ctx->lock);
 	mw->index = mr_entry(ctx);
-	mw->mw.rkey = mw->index ? key_block(ctx) : 0;
-	if (!mw->mw.rkey || !key_take(ctx, mw->mw.rkey, mw->index | SEG_KEY_REMOTE)) {
+	lock = fabric_keys_lock(ctx);
+	mw->mw.rkey = mw->index && lock >= 0 ? key_block(ctx) : 0;
+	taken = mw->mw.rkey && key_take(ctx, mw->mw.rkey, mw->index | SEG_KEY_REMOTE);
+	if (lock > 0)
+		fabric_numbers_unlock(lock);
+	if (!taken) {
 		pthread_mutex_unlock(&ctx->lock);
 		free(mw);
 		errno = ENOMEM;

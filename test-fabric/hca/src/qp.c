@@ -66,14 +66,6 @@ void qp_send_error_locked(struct hca_qp *qp)
 	seg_unlock(&shm->lock);
 }
 
-static int cap_check(const struct ibv_qp_cap *cap)
-{
-	if (cap->max_send_wr > HCA_MAX_WR || cap->max_recv_wr > HCA_MAX_WR || cap->max_send_sge > HCA_MAX_SGE ||
-	    cap->max_recv_sge > HCA_MAX_SGE || cap->max_inline_data > HCA_MAX_INLINE)
-		return EINVAL;
-	return 0;
-}
-
 /* Rings of the QP: the send queue in private memory, the receive queue where peers read it. ctx->lock held. */
 static int qp_rings(struct hca_context *ctx, struct hca_qp *qp, const struct ibv_qp_cap *cap)
 {
@@ -106,22 +98,22 @@ static int qp_rings(struct hca_context *ctx, struct hca_qp *qp, const struct ibv
 	return 0;
 }
 
-/* A number that no live QP of the context has; 0 and 1 belong to management. ctx->lock held. */
+/* A number that no QP of the device has; 0 and 1 belong to management. ctx->lock held, and the numbers. */
 static uint32_t qp_number(struct hca_context *ctx)
 {
-	int attempt;
+	uint32_t attempt;
 
 	for (attempt = 0; attempt < 1000000; attempt++) {
-		uint32_t qpn = ids_draw(ctx, 0x10, 0xfffffe), index, gen;
+		uint32_t qpn = ids_draw(ctx, ID_QP, 0x11, 0xfffffe, attempt);
 
-		if (!fabric_find_qp(ctx->seg, qpn, &index, &gen))
+		if (!fabric_number_is_taken(ctx, qpn))
 			return qpn;
 	}
 	return 0;
 }
 
-/* ctx->lock held */
-static int qp_place(struct hca_context *ctx, struct hca_qp *qp, const struct ibv_qp_cap *cap)
+/* ctx->lock held, and the numbers */
+static int qp_place_numbered(struct hca_context *ctx, struct hca_qp *qp, const struct ibv_qp_cap *cap)
 {
 	struct seg_qp *shm;
 	uint32_t index, gen, qpn;
@@ -167,6 +159,18 @@ static int qp_place(struct hca_context *ctx, struct hca_qp *qp, const struct ibv
 	return 0;
 }
 
+/* ctx->lock held */
+static int qp_place(struct hca_context *ctx, struct hca_qp *qp, const struct ibv_qp_cap *cap)
+{
+	int lock = fabric_numbers_lock(ctx), ret;
+
+	if (lock < 0)
+		return errno;
+	ret = qp_place_numbered(ctx, qp, cap);
+	fabric_numbers_unlock(lock);
+	return ret;
+}
+
 /* What the QP keeps from being destroyed; ctx->lock held. */
 static void qp_count_users(struct hca_qp *qp, int n)
 {
@@ -182,10 +186,10 @@ static void qp_count_users(struct hca_qp *qp, int n)
 		((struct hca_srq *)qp->qp.srq)->users += n;
 }
 
-static bool type_is_known(enum ibv_qp_type type)
+static bool type_is_known(const struct limits *limits, enum ibv_qp_type type)
 {
-	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD || type == IBV_QPT_XRC_SEND ||
-	       type == IBV_QPT_XRC_RECV;
+	return type == IBV_QPT_RC || type == IBV_QPT_UC || type == IBV_QPT_UD ||
+	       (limits->xrc && (type == IBV_QPT_XRC_SEND || type == IBV_QPT_XRC_RECV));
 }
 
 /* What a type does not have is left out, as the kernel's verbs core does it. */
@@ -228,23 +232,25 @@ struct ibv_qp *qp_create(struct ibv_context *context, struct hca_pd *pd, struct 
 	struct hca_context *ctx = context_of(context);
 	struct hca_cq *send_cq = NULL, *recv_cq = NULL;
 	struct hca_srq *srq = NULL;
+	struct ibv_qp_cap cap;
 	struct hca_qp *qp;
 	int ret;
 
-	if (!type_is_known(init->qp_type)) {
+	if (!type_is_known(ctx->limits, init->qp_type)) {
 		fprintf(stderr, "shadow-hca: %s: QP type %d is not supported by the software HCA\n", verb,
 			init->qp_type);
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
 	init_trim(init);
+	cap = init->cap;
 	if (init->send_cq)
 		send_cq = to_cq(init->send_cq, verb);
 	if (init->recv_cq)
 		recv_cq = to_cq(init->recv_cq, verb);
 	if (init->srq)
 		srq = to_srq(init->srq, verb);
-	if (init_check(context, pd, xrcd, init) || cap_check(&init->cap) || (srq && srq->xrcd)) {
+	if (init_check(context, pd, xrcd, init) || (srq && srq->xrcd)) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -271,13 +277,18 @@ struct ibv_qp *qp_create(struct ibv_context *context, struct hca_pd *pd, struct 
 	qp->sq_sig_all = init->sq_sig_all;
 	qp->null_send_cq = send_cq;
 	qp->null_recv_cq = recv_cq;
-	qp->init_attr = *init;
-	qp->attr.cap = init->cap;
 	qp->attr.port_num = 1;
 	qp->attr.path_mig_state = IBV_MIG_MIGRATED;
 
 	pthread_mutex_lock(&ctx->lock);
-	ret = qp_place(ctx, qp, &init->cap);
+	ret = personality_qp(ctx, init->qp_type, !srq && recv_cq, &cap);
+	if (!ret) {
+		init->cap = cap;
+		qp->init_attr = *init;
+		qp->attr.cap = cap;
+		qp->sq.dice = personality_dice(ctx);
+		ret = qp_place(ctx, qp, &cap);
+	}
 	if (!ret) {
 		qp->qp.handle = ctx->handles++;
 		qp_count_users(qp, 1);
@@ -355,6 +366,7 @@ static void qp_tear_down(struct hca_qp *qp)
 void qp_free(struct hca_qp *qp)
 {
 	free(qp->sq.ring);
+	free(qp->sq.held);
 	object_free(qp, sizeof(*qp));
 }
 

@@ -1,6 +1,7 @@
 /*
  * ibv_modify_qp: the state machine of the IBTA specification (volume 1, 10.3.1 and table 96 of 11.2.5.2) with the
- * attributes that each transition needs and allows, as the kernel's verbs core checks them.
+ * attributes that each transition needs and allows, as the kernel's verbs core checks them (qp_state_table and
+ * ib_modify_qp_is_ok in drivers/infiniband/core/verbs.c), and rate limits besides.
  */
 #include "hca.h"
 
@@ -99,24 +100,33 @@ static const struct transition *const transitions[] = {
 	[IBV_QPT_XRC_RECV] = xrc_recv_transitions,
 };
 
-static const struct transition *find(enum ibv_qp_type type, enum ibv_qp_state from, enum ibv_qp_state to)
+static const struct transition *find(const struct hca_qp *qp, enum ibv_qp_state from, enum ibv_qp_state to)
 {
 	static const struct transition any = { 0 };
+	const struct limits *limits = context_of(qp->qp.context)->limits;
+	enum ibv_qp_type type = qp->qp.qp_type;
 	const struct transition *t;
 
-	if (to == IBV_QPS_RESET || to == IBV_QPS_ERR)
+	/* From RESET no one step leads to ERR: the kernel's table has none. */
+	if (to == IBV_QPS_RESET || (to == IBV_QPS_ERR && from != IBV_QPS_RESET))
 		return &any;
+	/* mlx5's own table (optab in __mlx5_ib_modify_qp) leads to no SQD. */
+	if (to == IBV_QPS_SQD && !limits->sqd)
+		return NULL;
 	for (t = transitions[type]; t->to; t++)
 		if (t->from == from && t->to == to)
 			return t;
 	return NULL;
 }
 
-static int values_check(const struct seg *seg, const struct ibv_qp_attr *attr, int mask)
+static int values_check(const struct hca_context *ctx, const struct ibv_qp_attr *attr, int mask)
 {
+	const struct limits *limits = ctx->limits;
+	const struct seg *seg = ctx->seg;
+
 	if ((mask & IBV_QP_PORT) && !port_exists(seg, attr->port_num))
 		return EINVAL;
-	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index >= HCA_PKEYS)
+	if ((mask & IBV_QP_PKEY_INDEX) && attr->pkey_index >= limits->pkeys)
 		return EINVAL;
 	if ((mask & IBV_QP_ACCESS_FLAGS) &&
 	    (attr->qp_access_flags & ~(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
@@ -134,8 +144,8 @@ static int values_check(const struct seg *seg, const struct ibv_qp_attr *attr, i
 		return EINVAL;
 	if ((mask & IBV_QP_MIN_RNR_TIMER) && attr->min_rnr_timer > 31)
 		return EINVAL;
-	if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > HCA_MAX_RD_ATOMIC) ||
-	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > HCA_MAX_RD_ATOMIC))
+	if (((mask & IBV_QP_MAX_QP_RD_ATOMIC) && attr->max_rd_atomic > limits->max_rd_atomic) ||
+	    ((mask & IBV_QP_MAX_DEST_RD_ATOMIC) && attr->max_dest_rd_atomic > limits->max_rd_atomic))
 		return EINVAL;
 	return mask & IBV_QP_RATE_LIMIT ? pacing_check(seg, attr->rate_limit) : 0;
 }
@@ -143,6 +153,7 @@ static int values_check(const struct seg *seg, const struct ibv_qp_attr *attr, i
 /* sq.lock and the responder's lock held */
 static void apply(struct hca_qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
+	const struct hca_context *ctx = context_of(qp->qp.context);
 	struct seg_qp *shm = qp->shm;
 	struct ibv_qp_attr *own = &qp->attr;
 
@@ -154,7 +165,7 @@ static void apply(struct hca_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		own->qp_access_flags = shm->access = attr->qp_access_flags;
 	if (mask & IBV_QP_AV) {
 		own->ah_attr = attr->ah_attr;
-		shm->dlid = attr->ah_attr.dlid;
+		shm->dlid = av_lid(ctx->seg, &attr->ah_attr);
 		qp->remote = NULL;
 	}
 	if (mask & IBV_QP_PATH_MTU)
@@ -168,7 +179,7 @@ static void apply(struct hca_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (mask & IBV_QP_RQ_PSN)
 		own->rq_psn = shm->rq_psn = attr->rq_psn & 0xffffff;
 	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
-		own->max_dest_rd_atomic = shm->max_dest_rd_atomic = attr->max_dest_rd_atomic;
+		own->max_dest_rd_atomic = shm->max_dest_rd_atomic = personality_rd_atomic(ctx, attr->max_dest_rd_atomic);
 	if (mask & IBV_QP_MIN_RNR_TIMER)
 		own->min_rnr_timer = shm->min_rnr_timer = attr->min_rnr_timer;
 	if (mask & IBV_QP_TIMEOUT)
@@ -182,7 +193,7 @@ static void apply(struct hca_qp *qp, const struct ibv_qp_attr *attr, int mask)
 	if (mask & IBV_QP_SQ_PSN)
 		own->sq_psn = qp->sq.psn = attr->sq_psn & 0xffffff;
 	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
-		own->max_rd_atomic = attr->max_rd_atomic;
+		own->max_rd_atomic = personality_rd_atomic(ctx, attr->max_rd_atomic);
 	if (mask & IBV_QP_ALT_PATH) {
 		own->alt_ah_attr = attr->alt_ah_attr;
 		own->alt_pkey_index = attr->alt_pkey_index;
@@ -254,7 +265,10 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 	to = mask & IBV_QP_STATE ? attr->qp_state : from;
 	if ((mask & IBV_QP_CUR_STATE) && attr->cur_qp_state != from)
 		ret = EINVAL;
-	transition = find(ibqp->qp_type, from, to);
+	/* rxe_qp.c, __qp_chk_state: what drains goes nowhere but to ERR. */
+	if (ctx->personality == PERSONALITY_RXE && (mask & IBV_QP_STATE) && qp->sq.draining && to != IBV_QPS_ERR)
+		ret = EINVAL;
+	transition = find(qp, from, to);
 	rest = mask & ~IBV_QP_STATE;
 	if (!transition)
 		ret = EINVAL;
@@ -262,7 +276,7 @@ int ibv_modify_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask)
 		 (rest & ~(transition->required | transition->optional)))
 		ret = EINVAL;
 	if (!ret)
-		ret = values_check(ctx->seg, attr, mask);
+		ret = values_check(ctx, attr, mask);
 	if (ret) {
 		seg_unlock(&qp->shm->lock);
 		pthread_mutex_unlock(&qp->sq.lock);

@@ -4,13 +4,10 @@
 void recv_kick(struct hca_context *ctx, struct seg_qp *shm)
 {
 	uint32_t waiter = __atomic_exchange_n(&shm->rnr_waiter, 0, __ATOMIC_SEQ_CST);
-	struct hca_peer *peer;
+	struct destination found;
 
-	if (!waiter)
-		return;
-	peer = fabric_peer(ctx, shm->dlid);
-	if (peer)
-		seg_mail(peer->seg, MAIL_RUN_QP, waiter - 1, shm->rnr_waiter_gen, 1);
+	if (waiter && fabric_find(ctx, shm->dlid, shm->dest_qpn, false, &found))
+		seg_mail(found.peer->seg, MAIL_RUN_QP, waiter - 1, shm->rnr_waiter_gen, 1);
 }
 
 void recv_capture(struct seg_recv_wqe *wqe, const struct ibv_recv_wr *wr)

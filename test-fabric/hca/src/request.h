@@ -48,7 +48,8 @@ static inline bool is_atomic(uint32_t opcode)
 /* responder.c: what the device of the peer does with a request; a status or a response. The responder is locked. */
 int responder_execute(struct request *req);
 
-/* datagram.c: a send of a UD QP; a status. */
+/* datagram.c: a send of a UD QP; a status. What it holds back for a later one to overtake goes out with datagram_flush. */
 int datagram_execute(struct request *req);
+void datagram_flush(struct request *req);
 
 #endif

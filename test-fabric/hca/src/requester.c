@@ -74,7 +74,7 @@ static enum ibv_wc_status gather(struct request *req)
 		req->nlocal++;
 		req->length += sge->length;
 	}
-	if (req->length > HCA_MAX_MSG || (is_atomic(wqe->opcode) && req->length < 8))
+	if (req->length > req->ctx->limits->max_msg || (is_atomic(wqe->opcode) && req->length < 8))
 		return IBV_WC_LOC_LEN_ERR;
 	return IBV_WC_SUCCESS;
 }
@@ -82,13 +82,16 @@ static enum ibv_wc_status gather(struct request *req)
 static void search_responder(struct hca_context *ctx, struct hca_qp *qp)
 {
 	bool xrc = qp->qp.qp_type == IBV_QPT_XRC_SEND;
+	struct destination found;
 
 	qp->remote = NULL;
-	qp->peer = (xrc ? fabric_peer_or_remains : fabric_peer)(ctx, qp->attr.ah_attr.dlid);
-	if (qp->peer)
-		qp->remote = fabric_find_qp(qp->peer->seg, qp->attr.dest_qp_num, &qp->remote_index, &qp->remote_gen);
-	if (qp->remote && !xrc_is_there(ctx, qp->peer->seg, qp->remote))
-		qp->remote = NULL;
+	if (!fabric_find(ctx, av_lid(ctx->seg, &qp->attr.ah_attr), qp->attr.dest_qp_num, xrc, &found) ||
+	    !xrc_is_there(ctx, found.peer->seg, found.qp))
+		return;
+	qp->peer = found.peer;
+	qp->remote = found.qp;
+	qp->remote_index = found.index;
+	qp->remote_gen = found.gen;
 }
 
 /* Finds the responder's QP; it stays found until its process, or the QP itself, goes away. */
@@ -210,7 +213,8 @@ static bool attempt(struct request *req)
 	switch (status) {
 	case RESPONSE_NONE:
 		sq->no_response++;
-		stall(qp, STALL_NO_RESPONSE, ack_timeout_ns(qp));
+		/* IBTA volume 1, 9.7.6.1.3: between one and four times. */
+		stall(qp, STALL_NO_RESPONSE, ack_timeout_ns(qp) * (personality_whim(req->ctx, &sq->dice, 4) ? 3 : 1));
 		return false;
 	case RESPONSE_SLOW:
 		req->wqe->slowed = 1;
@@ -225,7 +229,9 @@ static bool attempt(struct request *req)
 			}
 			sq->rnr_left--;
 		}
-		stall(qp, STALL_RNR, rnr_timer_us[req->remote->min_rnr_timer & 31] * 1000ULL);
+		/* At least so long. */
+		stall(qp, STALL_RNR, rnr_timer_us[req->remote->min_rnr_timer & 31] *
+		      (personality_whim(req->ctx, &sq->dice, 4) ? 1500ULL : 1000ULL));
 		return false;
 	default:
 		pacing_charge(qp, req->length);
@@ -254,19 +260,16 @@ void requester_drained(struct hca_qp *qp)
 		event_async(context_of(qp->qp.context), IBV_EVENT_SQ_DRAINED, qp->index, qp->gen);
 }
 
-void requester_run(struct hca_qp *qp)
+static void run(struct request *req)
 {
+	struct hca_qp *qp = req->qp;
 	struct hca_sq *sq = &qp->sq;
-	struct request req;
 
-	req.ctx = context_of(qp->qp.context);
-	req.qp = qp;
-	req.reliable = qp_is_reliable(qp);
 	while (sq->head != sq->prod) {
 		struct hca_send_wqe *wqe = send_slot(sq, sq->head);
 		uint32_t state = seg_load_seq(&qp->shm->state);
 
-		if (seg_load(&req.ctx->seg->fatal))
+		if (seg_load(&req->ctx->seg->fatal))
 			return;
 		if (state == IBV_QPS_ERR || state == IBV_QPS_SQE) {
 			sq->stall = STALL_NONE;
@@ -291,10 +294,22 @@ void requester_run(struct hca_qp *qp)
 			if (!resume(qp, wqe))
 				continue;
 		}
-		req.wqe = wqe;
-		if (attempt(&req) && sq->draining) {
+		req->wqe = wqe;
+		if (attempt(req) && sq->draining) {
 			sq->draining = false;
 			requester_drained(qp);
 		}
 	}
+}
+
+void requester_run(struct hca_qp *qp)
+{
+	struct request req;
+
+	req.ctx = context_of(qp->qp.context);
+	req.qp = qp;
+	req.reliable = qp_is_reliable(qp);
+	run(&req);
+	if (qp->sq.holds)
+		datagram_flush(&req);
 }

@@ -51,14 +51,14 @@ static bool responder_answers(const struct request *req)
 		return false;
 	if (remote->qp_type == IBV_QPT_UD)
 		/* A multicast packet comes to every port. */
-		return (req->wqe->ud.av.dlid >= LID_MULTICAST ||
-			req->wqe->ud.av.dlid == seg_port(req->seg, remote->port)->lid) &&
+		return (av_is_multicast(req->ctx->seg, &req->wqe->ud.av) ||
+			av_lid(req->ctx->seg, &req->wqe->ud.av) == seg_port(req->seg, remote->port)->lid) &&
 		       remote->qkey == req->wqe->ud.qkey;
 	for (i = 0; !gid_fits && i < SEG_GIDS; i++)
 		gid_fits = !memcmp(&seg_port(req->seg, remote->port)->gid[i], &attr->ah_attr.grh.dgid, sizeof(union ibv_gid));
 	return gid_fits && psn_fits &&
 	       remote->dest_qpn == req->qp->qp.qp_num && remote->dlid == own_lid(req) &&
-	       attr->ah_attr.dlid == seg_port(req->seg, remote->port)->lid;
+	       av_lid(req->ctx->seg, &attr->ah_attr) == seg_port(req->seg, remote->port)->lid;
 }
 
 /* The responder goes to the error state; its own engine flushes its queues, of which one that is only kept has none. */
@@ -121,7 +121,7 @@ static int deliver(struct request *req, enum ibv_wc_status status, uint64_t leng
 		.qp_gen = remote->gen,
 		.wqe_index = rq->head,
 		.srq = req->srq ? req->srq - req->home->srq + 1 : 0,
-		.slid = own_lid(req),
+		.slid = req->ctx->seg->ethernet ? 0 : own_lid(req),
 		.sl = av->sl,
 	};
 	int ret;

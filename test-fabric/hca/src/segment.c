@@ -26,14 +26,26 @@ struct seg *seg_map(int fd)
 	return seg;
 }
 
-struct seg *seg_attach_remains(const char *dir, uint32_t lid)
+void seg_path(const char *dir, uint32_t id, char path[448])
+{
+	snprintf(path, 448, "%s/ctx-%08x", dir, id);
+}
+
+uint32_t seg_id_of(const char *name)
+{
+	unsigned int id;
+
+	return sscanf(name, "ctx-%8x", &id) == 1 ? id : 0;
+}
+
+struct seg *seg_attach_remains(const char *dir, uint32_t id)
 {
 	struct stat st;
 	struct seg *seg;
 	char path[448];
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/lid-%04x", dir, lid);
+	seg_path(dir, id, path);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return NULL;
@@ -50,9 +62,9 @@ struct seg *seg_attach_remains(const char *dir, uint32_t lid)
 	return seg;
 }
 
-struct seg *seg_attach(const char *dir, uint32_t lid)
+struct seg *seg_attach(const char *dir, uint32_t id)
 {
-	struct seg *seg = seg_attach_remains(dir, lid);
+	struct seg *seg = seg_attach_remains(dir, id);
 
 	if (seg && !seg_alive(seg)) {
 		munmap(seg, SEG_SIZE);
@@ -113,9 +125,9 @@ int seg_alive(struct seg *seg)
 	return seg_load(&seg->state) == SEG_LIVE && word && !(word & FUTEX_OWNER_DIED);
 }
 
-static int lid_is_alive(const char *dir, uint32_t lid)
+static int context_is_alive(const char *dir, uint32_t id)
 {
-	struct seg *seg = seg_attach(dir, lid);
+	struct seg *seg = seg_attach(dir, id);
 
 	if (seg)
 		munmap(seg, SEG_SIZE);
@@ -130,9 +142,9 @@ int seg_is_kept(struct seg *seg, const char *dir)
 		struct seg_qp *qp = &seg->qp[i];
 
 		for (j = 0; seg_load(&qp->in_use) && seg_load(&qp->openers) && j < SEG_MAX_OPENERS; j++) {
-			uint32_t lid = seg_load(&qp->opener[j].lid);
+			uint32_t id = seg_load(&qp->opener[j].context);
 
-			if (lid && lid_is_alive(dir, lid))
+			if (id && context_is_alive(dir, id))
 				return 1;
 		}
 	}

@@ -1,7 +1,7 @@
 /*
  * The shared segment of one open context: what other processes of the fabric read and write. It is a sparse file of
- * fixed size in the fabric directory, named after the lid, so that an address leads to it without a directory of its
- * own. Send queues are not here: only their own process executes them.
+ * fixed size in the fabric directory, named after the context's number. The contexts of a device have its lids and GIDs in
+ * common, and no two QPs of them one number. Send queues are not here: only their own process executes them.
  *
  * Locks are robust. Every change behind one is either published by a single store or can be completed or undone by
  * the next owner, so that a process killed at any instruction leaves the segment usable.
@@ -10,13 +10,14 @@
 #define HCA_SEGMENT_H
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <infiniband/verbs.h>
 
 #include "settings.h"
 
-#define SEG_MAGIC	0x535648434130310dULL
+#define SEG_MAGIC	0x535648434130310fULL
 #define SEG_SIZE	(4ULL << 30)
 
 #define SEG_MAX_QP	16384u
@@ -92,6 +93,7 @@ struct seg_cq {
 	uint32_t slots;		/* power of two >= cqe */
 	uint64_t ring;		/* offset of struct seg_cqe[slots] */
 	uint32_t armed;		/* enum cq_armed */
+	uint32_t announced;	/* prod at the last completion event */
 	uint32_t events;	/* completion events not yet taken over by the owner's engine */
 	uint32_t error;		/* overrun */
 	uint32_t timestamps;	/* completions say when they happened */
@@ -140,7 +142,7 @@ struct seg_srq {
 
 /* A handle of an XRC receive QP in another context: whose, and its number there. */
 struct seg_opener {
-	uint32_t lid;		/* 0: free */
+	uint32_t context;	/* 0: free */
 	uint32_t handle;
 };
 
@@ -220,14 +222,15 @@ struct seg_mr {
 /* One lkey or rkey. A deleted slot keeps index SEG_KEY_DELETED so that probes go on. */
 struct seg_key {
 	uint32_t key;
-	uint32_t index;		/* of the MR, | SEG_KEY_REMOTE for an rkey */
+	uint32_t index;		/* of the MR, | SEG_KEY_REMOTE for an rkey, | SEG_KEY_BOTH where that is the lkey, too */
 };
 #define SEG_KEY_REMOTE	0x80000000u
+#define SEG_KEY_BOTH	0x40000000u
 #define SEG_KEY_DELETED	0x7fffffffu
 #define SEG_KEY_FREE	0u	/* index 0 of seg_mr is never used */
 
 struct seg_port {
-	uint32_t lid;
+	uint32_t lid;		/* on Ethernet, too, where it is in the GIDs; see gid_lid */
 	union ibv_gid gid[SEG_GIDS];
 };
 
@@ -237,7 +240,11 @@ struct seg {
 	uint32_t state;
 	int32_t pid;		/* in the pid namespace pidns */
 	uint64_t pidns;
-	uint32_t lid;		/* of port 1, which names the file; the other lids are links to it */
+	uint32_t id;		/* of the context; names the file */
+	uint32_t device;	/* index, on the host */
+	uint64_t host;		/* network and pid namespace: processes of others see another device */
+	__be64 guid;		/* of the device */
+	uint32_t ethernet;	/* RoCE: ports have no lid to show, and are named by GIDs alone */
 	uint32_t fatal;
 	uint32_t ports;
 	struct seg_port port[SEG_PORTS];
@@ -265,6 +272,16 @@ static inline const struct seg_port *seg_port(const struct seg *seg, uint32_t nu
 	return &seg->port[number - 1];
 }
 
+static inline bool seg_has_lid(const struct seg *seg, uint32_t lid)
+{
+	uint32_t i;
+
+	for (i = 0; i < seg->ports; i++)
+		if (seg->port[i].lid == lid)
+			return true;
+	return false;
+}
+
 static inline void *seg_at(struct seg *seg, uint64_t offset)
 {
 	return (char *)seg + offset;
@@ -287,10 +304,14 @@ static inline struct seg_cqe *seg_cqe(struct seg *seg, const struct seg_cq *cq, 
 
 /* Maps a segment file of SEG_SIZE; NULL with errno. */
 struct seg *seg_map(int fd);
-/* Maps the segment with @lid in the fabric directory @dir; NULL when there is none or its process is gone. */
-struct seg *seg_attach(const char *dir, uint32_t lid);
+/* The file of context @id in the fabric directory @dir. */
+void seg_path(const char *dir, uint32_t id, char path[448]);
+/* The context whose file has that name; 0 when it is not one. */
+uint32_t seg_id_of(const char *name);
+/* Maps the segment of context @id in the fabric directory @dir; NULL when there is none or its process is gone. */
+struct seg *seg_attach(const char *dir, uint32_t id);
 /* The same, also when its process is gone. */
-struct seg *seg_attach_remains(const char *dir, uint32_t lid);
+struct seg *seg_attach_remains(const char *dir, uint32_t id);
 
 void seg_lock_init(pthread_mutex_t *lock);
 /*

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "personality.h"
 #include "settings.h"
 
 #define CONF_MAX 16384
@@ -109,11 +111,49 @@ static uint32_t number(const struct conf *conf, const char *name, uint32_t fallb
 	return value;
 }
 
+/* "strict", "rxe", "mlx5" or "hostile[:SEED[,refusals]]", of which the seed is said when nobody has chosen it. */
+static void personality_read(const struct conf *conf, struct hca_settings *settings)
+{
+	static const char *const names[] = {
+		[PERSONALITY_STRICT] = "strict", [PERSONALITY_RXE] = "rxe", [PERSONALITY_MLX5] = "mlx5",
+		[PERSONALITY_HOSTILE] = "hostile",
+	};
+	const char *text = conf_get(conf, "SV_HCA_PERSONALITY");
+	size_t length = text ? strcspn(text, ":") : 0;
+	char *end = "";
+	uint32_t i;
+
+	settings->personality = PERSONALITY_STRICT;
+	settings->seed = settings->refusals = 0;
+	if (!length)
+		return;
+	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (length == strlen(names[i]) && !strncmp(text, names[i], length))
+			break;
+	if (i < sizeof(names) / sizeof(names[0]) && (!text[length] || i == PERSONALITY_HOSTILE)) {
+		settings->personality = i;
+		if (text[length])
+			settings->seed = strtoul(text + length + 1, &end, 0);
+		settings->refusals = !strcmp(end, ",refusals");
+		if (settings->refusals)
+			end = "";
+	}
+	if (i == sizeof(names) / sizeof(names[0]) || (text[length] && (i != PERSONALITY_HOSTILE || *end))) {
+		fprintf(stderr, "shadow-hca: SV_HCA_PERSONALITY=%s is none of strict, rxe, mlx5 and hostile[:SEED[,refusals]]\n", text);
+		exit(1);
+	}
+	if (i == PERSONALITY_HOSTILE && !text[length]) {
+		settings->seed = (uint32_t)time(NULL) ^ (uint32_t)getpid() << 16;
+		fprintf(stderr, "shadow-hca: SV_HCA_PERSONALITY=hostile:%u\n", settings->seed);
+	}
+}
+
 void hca_settings_read(struct hca_settings *settings)
 {
 	struct conf conf;
 
 	conf_load(&conf);
+	personality_read(&conf, settings);
 #define READ(field, name, value) settings->field = number(&conf, "SV_HCA_" #name, value);
 	HCA_SETTINGS(READ)
 #undef READ

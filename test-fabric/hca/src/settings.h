@@ -12,6 +12,7 @@
 #define HCA_SETTINGS(X)						\
 	X(ports,		PORTS,			1)	\
 	X(id_space,		ID_SPACE,		0)	\
+	X(own_lid,		OWN_LID,		0)	\
 	X(null_mode,		NULL,			0)	\
 	X(null_recv,		NULL_RECV,		0)	\
 	X(exec_delay_us,	EXEC_DELAY_US,		0)	\
@@ -29,6 +30,9 @@
 	X(report_leaks,		REPORT_LEAKS,		0)
 
 struct hca_settings {
+	uint32_t personality;	/* enum personality, read from the text SV_HCA_PERSONALITY */
+	uint32_t seed;		/* of the hostile one */
+	uint32_t refusals;	/* it refuses requests now and then, which few programs cope with */
 #define FIELD(field, name, value) uint32_t field;
 	HCA_SETTINGS(FIELD)
 #undef FIELD

@@ -22,22 +22,19 @@ static int srq_ring(struct hca_context *ctx, struct seg_rq *rq, uint32_t max_wr,
 	return rq->ring ? 0 : ENOMEM;
 }
 
-/* A number that no XRC SRQ of the context has; ctx->lock held. */
+/* A number that no XRC SRQ of the device has; ctx->lock held, and the numbers. */
 static uint32_t srq_number(struct hca_context *ctx)
 {
-	for (;;) {
-		uint32_t number = ids_draw(ctx, 1, 0xffffff), i;
+	uint32_t attempt = 0, number;
 
-		for (i = 0; i < SEG_MAX_SRQ; i++)
-			if (ctx->srq[i] && ctx->srq[i]->shm->srq_num == number)
-				break;
-		if (i == SEG_MAX_SRQ)
-			return number;
-	}
+	do {
+		number = ids_draw(ctx, ID_SRQ, 0x100, 0xffffff, attempt++);
+	} while (fabric_srq_number_is_taken(ctx, number));
+	return number;
 }
 
-/* ctx->lock held */
-static int srq_place(struct hca_context *ctx, struct hca_srq *srq, const struct ibv_srq_attr *attr)
+/* ctx->lock held, and the numbers where it is of XRC */
+static int srq_place_numbered(struct hca_context *ctx, struct hca_srq *srq, const struct ibv_srq_attr *attr)
 {
 	struct seg_srq *shm;
 	uint32_t index, gen;
@@ -76,6 +73,18 @@ static int srq_place(struct hca_context *ctx, struct hca_srq *srq, const struct 
 	return 0;
 }
 
+/* ctx->lock held */
+static int srq_place(struct hca_context *ctx, struct hca_srq *srq, const struct ibv_srq_attr *attr)
+{
+	int lock = srq->xrcd ? fabric_numbers_lock(ctx) : 0, ret;
+
+	if (lock < 0)
+		return errno;
+	ret = srq_place_numbered(ctx, srq, attr);
+	fabric_numbers_unlock(lock);
+	return ret;
+}
+
 /* What the SRQ keeps from being destroyed; ctx->lock held. */
 static void srq_count_users(struct hca_srq *srq, int n)
 {
@@ -86,17 +95,14 @@ static void srq_count_users(struct hca_srq *srq, int n)
 	}
 }
 
-static struct ibv_srq *srq_create(struct hca_pd *pd, void *srq_context, const struct ibv_srq_attr *attr,
+/* @attr gets the sizes that it has. */
+static struct ibv_srq *srq_create(struct hca_pd *pd, void *srq_context, struct ibv_srq_attr *attr,
 				  struct hca_xrcd *xrcd, struct hca_cq *cq)
 {
 	struct hca_context *ctx = context_of(pd->pd.context);
 	struct hca_srq *srq;
 	int ret;
 
-	if (!attr->max_wr || attr->max_wr > HCA_MAX_WR || attr->max_sge > HCA_MAX_SGE) {
-		errno = EINVAL;
-		return NULL;
-	}
 	if (seg_load(&ctx->seg->fatal)) {
 		errno = EIO;
 		return NULL;
@@ -113,7 +119,9 @@ static struct ibv_srq *srq_create(struct hca_pd *pd, void *srq_context, const st
 	pthread_cond_init(&srq->srq.cond, NULL);
 	pthread_mutex_init(&srq->lock, NULL);
 	pthread_mutex_lock(&ctx->lock);
-	ret = srq_place(ctx, srq, attr);
+	ret = personality_srq(ctx, &attr->max_wr, &attr->max_sge);
+	if (!ret)
+		ret = srq_place(ctx, srq, attr);
 	if (!ret) {
 		srq->srq.handle = ctx->handles++;
 		srq_count_users(srq, 1);
@@ -143,6 +151,7 @@ struct ibv_srq *srq_create_ex(struct ibv_context *context, struct ibv_srq_init_a
 
 	to_context(context, verb);
 	if ((type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) ||
+	    (type == IBV_SRQT_XRC && !context_of(context)->limits->xrc) ||
 	    (init->comp_mask & ~(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | xrc))) {
 		fprintf(stderr, "shadow-hca: %s: SRQ type %d is not supported by the software HCA\n", verb, type);
 		errno = EOPNOTSUPP;
@@ -173,10 +182,11 @@ int srq_get_num(struct ibv_srq *ibsrq, uint32_t *number)
 static int srq_resize(struct hca_context *ctx, struct hca_srq *srq, uint32_t max_wr)
 {
 	struct seg_rq *rq = &srq->shm->rq, bigger = *rq;
-	uint32_t i;
+	uint32_t i, max_sge = 0;
 
-	if (!max_wr || max_wr > HCA_MAX_WR || max_wr < rq->prod - seg_load(&srq->released) ||
-	    max_wr < srq->shm->limit)
+	/* mlx5's srq.c: "We don't support resizing SRQs yet". */
+	if (!ctx->limits->srq_resize || max_wr < rq->prod - seg_load(&srq->released) || max_wr < srq->shm->limit ||
+	    personality_srq(ctx, &max_wr, &max_sge))
 		return EINVAL;
 	if (srq_ring(ctx, &bigger, max_wr, rq->max_sge))
 		return ENOMEM;

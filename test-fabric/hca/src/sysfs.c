@@ -42,6 +42,7 @@ static void put(const char *root, const char *text, const char *format, ...)
 	char name[128], path[640], temporary[700];
 	va_list args;
 	FILE *f;
+	int fd;
 
 	va_start(args, format);
 	vsnprintf(name, sizeof(name), format, args);
@@ -49,9 +50,13 @@ static void put(const char *root, const char *text, const char *format, ...)
 	snprintf(path, sizeof(path), "%s/%s", root, name);
 	snprintf(temporary, sizeof(temporary), "%s.%d", path, getpid());
 	make_parents(path);
-	f = fopen(temporary, "we");
-	if (!f)
+	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	f = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!f) {
+		if (fd >= 0)
+			close(fd);
 		return;
+	}
 	fprintf(f, "%s\n", text);
 	if (fclose(f) || rename(temporary, path))
 		unlink(temporary);
@@ -76,6 +81,7 @@ void sysfs_create(unsigned int index)
 {
 	const char *root = ibv_get_sysfs_path();
 	char last[512], device[64], ibdev[32];
+	struct hca_settings settings;
 	unsigned int i;
 
 	make_node(index);
@@ -83,6 +89,7 @@ void sysfs_create(unsigned int index)
 	snprintf(last, sizeof(last), "%s/class/infiniband_verbs/uverbs%u/ibdev", root, index);
 	if (getenv("SYSFS_PATH") || !access(last, F_OK))
 		return;
+	hca_settings_read(&settings);
 	snprintf(device, sizeof(device), "class/infiniband/%s", ibdev);
 	put(root, "1: CA", "%s/node_type", device);
 	put(root, "shadow software HCA", "%s/node_desc", device);
@@ -92,8 +99,9 @@ void sysfs_create(unsigned int index)
 	put(root, "4: ACTIVE", "%s/ports/1/state", device);
 	put(root, "5: LinkUp", "%s/ports/1/phys_state", device);
 	put(root, "100 Gb/sec (4X EDR)", "%s/ports/1/rate", device);
-	put(root, "InfiniBand", "%s/ports/1/link_layer", device);
-	for (i = 0; i < HCA_PKEYS; i++)
+	put(root, personality_limits(settings.personality)->ethernet ? "Ethernet" : "InfiniBand", "%s/ports/1/link_layer",
+	    device);
+	for (i = 0; i < personality_limits(settings.personality)->pkeys; i++)
 		put(root, i ? "0x0000" : "0xffff", "%s/ports/1/pkeys/%u", device, i);
 	put(root, "6", "class/infiniband_verbs/abi_version");
 	put(root, "1", "class/infiniband_verbs/uverbs%u/abi_version", index);

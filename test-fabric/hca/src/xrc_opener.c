@@ -21,9 +21,9 @@ bool xrc_is_there(struct hca_context *ctx, struct seg *seg, struct seg_qp *shm)
 	if (seg_alive(seg))
 		return true;
 	for (i = 0; seg_load(&shm->in_use) && i < SEG_MAX_OPENERS; i++) {
-		uint32_t lid = seg_load(&shm->opener[i].lid);
+		uint32_t id = seg_load(&shm->opener[i].context);
 
-		if (lid && fabric_peer(ctx, lid))
+		if (id && fabric_peer(ctx, id))
 			return true;
 	}
 	return false;
@@ -60,10 +60,10 @@ static int enlist(struct hca_context *ctx, const struct search *found, uint32_t 
 	for (i = 0; ret == ENOMEM && i < SEG_MAX_OPENERS; i++) {
 		struct seg_opener *opener = &shm->opener[i];
 
-		if (opener->lid)
+		if (opener->context)
 			continue;
 		opener->handle = number;
-		seg_store(&opener->lid, ctx->seg->lid);
+		seg_store(&opener->context, ctx->seg->id);
 		shm->openers++;
 		ret = 0;
 	}
@@ -145,9 +145,9 @@ void xrc_close_foreign(struct hca_context *ctx, struct hca_qp *handle)
 	for (i = 0; shm->gen == handle->gen && i < SEG_MAX_OPENERS; i++) {
 		struct seg_opener *opener = &shm->opener[i];
 
-		if (opener->lid != ctx->seg->lid || opener->handle != handle->qp.handle)
+		if (opener->context != ctx->seg->id || opener->handle != handle->qp.handle)
 			continue;
-		seg_store(&opener->lid, 0);
+		seg_store(&opener->context, 0);
 		shm->openers--;
 		/* The owner gives the rest back when it looks the next time. */
 		if ((shm->orphaned || !alive) && !shm->openers)
@@ -164,9 +164,9 @@ static void forget_the_dead(struct hca_context *ctx, struct seg_qp *shm)
 	uint32_t i;
 
 	for (i = 0; i < SEG_MAX_OPENERS; i++) {
-		if (!shm->opener[i].lid || fabric_peer(ctx, shm->opener[i].lid))
+		if (!shm->opener[i].context || fabric_peer(ctx, shm->opener[i].context))
 			continue;
-		seg_store(&shm->opener[i].lid, 0);
+		seg_store(&shm->opener[i].context, 0);
 		shm->openers--;
 	}
 }
@@ -209,8 +209,8 @@ void xrc_tell_openers(struct hca_context *ctx, struct seg_qp *shm, enum ibv_even
 	uint32_t i;
 
 	for (i = 0; i < SEG_MAX_OPENERS; i++) {
-		uint32_t lid = seg_load(&shm->opener[i].lid);
-		struct hca_peer *peer = lid ? fabric_peer(ctx, lid) : NULL;
+		uint32_t id = seg_load(&shm->opener[i].context);
+		struct hca_peer *peer = id ? fabric_peer(ctx, id) : NULL;
 
 		if (peer)
 			seg_mail(peer->seg, MAIL_ASYNC_OPENED, shm->opener[i].handle, 0, type);

@@ -106,6 +106,7 @@ struct ibv_qp *endpoint_qp(struct endpoint *ep)
 
 void endpoint_open(struct endpoint *ep, const struct options *opt)
 {
+	static uint32_t endpoints;
 	struct ibv_port_attr port;
 	struct ibv_device **list;
 
@@ -114,13 +115,14 @@ void endpoint_open(struct endpoint *ep, const struct options *opt)
 		ep->opt = *opt;
 	defaults(&ep->opt);
 	list = ibv_get_device_list(NULL);
-	CHECK(list && list[0]);
-	ep->ctx = ibv_open_device(list[0]);
+	CHECK(list && list[0] && list[ep->opt.device]);
+	ep->ctx = ibv_open_device(list[ep->opt.device]);
 	CHECK(ep->ctx);
 	ibv_free_device_list(list);
 	CHECK_EQ(ibv_query_port(ep->ctx, ep->opt.port, &port), 0);
 	ep->lid = port.lid;
-	ep->psn = 0x1000 + ep->lid;
+	ep->ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
+	ep->psn = 0x1000 + 77 * ++endpoints;
 	ep->pd = ibv_alloc_pd(ep->ctx);
 	CHECK(ep->pd);
 	if (ep->opt.channel) {
@@ -163,13 +165,16 @@ void endpoint_close(struct endpoint *ep)
 
 struct address endpoint_address(const struct endpoint *ep)
 {
-	return (struct address){
+	struct address address = {
 		.lid = ep->lid,
 		.qpn = ep->qp->qp_num,
 		.psn = ep->psn,
 		.rkey = ep->mr->rkey,
 		.buf = (uintptr_t)ep->buf,
 	};
+
+	CHECK_EQ(ibv_query_gid(ep->ctx, ep->opt.port, 0, &address.gid), 0);
+	return address;
 }
 
 int qp_init(struct endpoint *ep, struct ibv_qp *qp)
@@ -185,6 +190,12 @@ int qp_init(struct endpoint *ep, struct ibv_qp *qp)
 			     (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
 
+struct ibv_ah_attr path_to(const struct endpoint *ep, const struct address *peer)
+{
+	return (struct ibv_ah_attr){ .dlid = peer->lid, .port_num = ep->opt.port, .is_global = ep->ethernet,
+				     .grh = { .dgid = peer->gid, .hop_limit = 1 } };
+}
+
 int qp_rtr(struct endpoint *ep, struct ibv_qp *qp, const struct address *peer)
 {
 	struct ibv_qp_attr attr = {
@@ -194,7 +205,7 @@ int qp_rtr(struct endpoint *ep, struct ibv_qp *qp, const struct address *peer)
 		.rq_psn = peer->psn,
 		.max_dest_rd_atomic = ep->opt.max_rd_atomic,
 		.min_rnr_timer = ep->opt.min_rnr_timer,
-		.ah_attr = { .dlid = peer->lid, .port_num = ep->opt.port },
+		.ah_attr = path_to(ep, peer),
 	};
 
 	if (qp->qp_type == IBV_QPT_UD)

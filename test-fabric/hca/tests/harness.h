@@ -45,6 +45,7 @@ struct options {
 	uint8_t rnr_retry, retry_cnt, timeout, min_rnr_timer;
 	uint8_t max_rd_atomic;
 	uint8_t port;
+	unsigned int device;	/* its place in the list */
 	uint32_t srq_wr;	/* receives come from an SRQ of this size */
 };
 
@@ -60,12 +61,14 @@ struct endpoint {
 	struct ibv_mr *mr;
 	unsigned char *buf;
 	uint16_t lid;
+	bool ethernet;
 	uint32_t psn;
 };
 
 /* What the two ends tell each other. */
 struct address {
 	uint16_t lid;
+	union ibv_gid gid;	/* where it is Ethernet */
 	uint32_t qpn, psn, rkey;
 	uint64_t buf;
 };
@@ -95,6 +98,8 @@ int post_recv(struct endpoint *ep, uint64_t wr_id, uint32_t offset, uint32_t len
 int post_srq_recv(struct endpoint *ep, uint64_t wr_id, uint32_t offset, uint32_t length);
 /* A SEND of @length bytes at @offset of our buffer. */
 int post_send(struct endpoint *ep, uint64_t wr_id, uint32_t offset, uint32_t length, unsigned int flags);
+/* The path to a peer. */
+struct ibv_ah_attr path_to(const struct endpoint *ep, const struct address *peer);
 /* An RDMA or atomic request against @remote of the peer's buffer. */
 int post_rdma(struct endpoint *ep, const struct address *peer, enum ibv_wr_opcode opcode, uint64_t wr_id,
 	      uint32_t offset, uint32_t length, uint32_t remote, unsigned int flags);

@@ -252,13 +252,19 @@ static int fabricctl(const char *arguments)
 
 static void by_fabricctl(void)
 {
+	struct options elsewhere = { .device = 1 };
 	struct ibv_async_event event;
-	struct address to_b;
+	struct address to_a, to_b;
 	char text[64];
 	uint64_t start;
 
-	pair_open(&a, &b, NULL);
+	harness_set("SV_HCA_DEVICES", "2");
+	endpoint_open(&a, NULL);
+	endpoint_open(&b, &elsewhere);
+	to_a = endpoint_address(&a);
 	to_b = endpoint_address(&b);
+	endpoint_connect(&a, &to_b);
+	endpoint_connect(&b, &to_a);
 	snprintf(text, sizeof(text), "event %u port_err", a.lid);
 	CHECK_EQ(fabricctl(text), 0);
 	await_readable(a.ctx->async_fd, "the port event");
@@ -279,6 +285,7 @@ static void by_fabricctl(void)
 	CHECK_EQ(fabricctl(text), 0);
 	expect_fatal();
 	pair_close(&a, &b);
+	harness_set("SV_HCA_DEVICES", NULL);
 	CHECK(fabricctl("event 1 no_such_event 2>/dev/null"));
 	CHECK(fabricctl("2>/dev/null"));
 }

@@ -114,7 +114,80 @@ static void datagrams(void)
 	pair_close(&a, &b);
 }
 
-static int lid_files(void)
+static void port_of(struct ibv_context *ctx, uint16_t *lid, union ibv_gid *gid, __be64 *guid)
+{
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+
+	CHECK_EQ(ibv_query_port(ctx, 1, &port), 0);
+	CHECK_EQ(ibv_query_gid(ctx, 1, 1, gid), 0);
+	CHECK_EQ(ibv_query_device(ctx, &device), 0);
+	*lid = port.lid;
+	*guid = device.node_guid;
+}
+
+/* All who have it open see one device; QPs and regions have numbers of their own. */
+static void what_opens_share(void)
+{
+	struct options elsewhere = { .device = 1 };
+	union ibv_gid gid, gid2;
+	uint16_t lid, lid2;
+	__be64 guid, guid2;
+	struct ibv_qp *qps[32];
+	struct ibv_mr *mrs[12];
+	int i, j;
+
+	harness_set("SV_HCA_DEVICES", "2");
+	harness_set("SV_HCA_ID_SPACE", "40");
+	endpoint_open(&a, NULL);
+	endpoint_open(&b, NULL);
+	port_of(a.ctx, &lid, &gid, &guid);
+	port_of(b.ctx, &lid2, &gid2, &guid2);
+	CHECK(lid == lid2 && guid == guid2 && !memcmp(&gid, &gid2, sizeof(gid)));
+	CHECK_EQ(ibv_get_device_guid(a.ctx->device), guid);
+	for (i = 0; i < 32; i++) {
+		qps[i] = endpoint_qp(i % 2 ? &a : &b);
+		for (j = 0; j < i; j++)
+			CHECK(qps[i]->qp_num != qps[j]->qp_num);
+	}
+	for (i = 0; i < 32; i++)
+		CHECK_EQ(ibv_destroy_qp(qps[i]), 0);
+	for (i = 0; i < 12; i++) {
+		mrs[i] = ibv_reg_mr(i % 2 ? a.pd : b.pd, a.buf, 64, ACCESS_ALL);
+		CHECK(mrs[i]);
+		for (j = 0; j < i; j++)
+			CHECK(mrs[i]->rkey != mrs[j]->rkey && mrs[i]->lkey != mrs[j]->lkey);
+	}
+	for (i = 0; i < 12; i++)
+		CHECK_EQ(ibv_dereg_mr(mrs[i]), 0);
+	endpoint_close(&b);
+	endpoint_open(&b, &elsewhere);
+	port_of(b.ctx, &lid2, &gid2, &guid2);
+	CHECK(lid != lid2 && guid != guid2 && memcmp(&gid, &gid2, sizeof(gid)));
+	endpoint_close(&a);
+	endpoint_close(&b);
+	/* Nobody has it open: it may be another one. */
+	harness_set("SV_HCA_ID_SPACE", NULL);
+	endpoint_open(&a, NULL);
+	port_of(a.ctx, &lid2, &gid2, &guid2);
+	CHECK(guid != guid2 && memcmp(&gid, &gid2, sizeof(gid)));
+	endpoint_close(&a);
+	harness_set("SV_HCA_DEVICES", NULL);
+}
+
+static void opens_on_hosts_of_their_own(void)
+{
+	harness_set("SV_HCA_OWN_LID", "1");
+	pair_open(&a, &b, NULL);
+	CHECK(a.lid != b.lid);
+	CHECK_EQ(post_recv(&b, 1, 0, 64), 0);
+	CHECK_EQ(post_send(&a, 2, 0, 64, IBV_SEND_SIGNALED), 0);
+	expect(b.recv_cq, 1, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
+	harness_set("SV_HCA_OWN_LID", NULL);
+}
+
+static int segment_files(void)
 {
 	DIR *d = opendir(getenv("SV_HCA_FABRIC"));
 	struct dirent *e;
@@ -122,18 +195,18 @@ static int lid_files(void)
 
 	CHECK(d);
 	while ((e = readdir(d)))
-		n += !strncmp(e->d_name, "lid-", 4);
+		n += !strncmp(e->d_name, "ctx-", 4);
 	closedir(d);
 	return n;
 }
 
 static void nothing_remains(void)
 {
-	CHECK_EQ(lid_files(), 0);
+	CHECK_EQ(segment_files(), 0);
 	endpoint_open(&a, NULL);
-	CHECK_EQ(lid_files(), 2);
+	CHECK_EQ(segment_files(), 1);
 	endpoint_close(&a);
-	CHECK_EQ(lid_files(), 0);
+	CHECK_EQ(segment_files(), 0);
 }
 
 static void several_devices(void)
@@ -151,7 +224,7 @@ static void several_devices(void)
 	CHECK(one && two);
 	CHECK(!strcmp(one->device->name, "shadow1"));
 	CHECK_EQ(ibv_get_device_index(two->device), 2);
-	CHECK_EQ(lid_files(), 4);
+	CHECK_EQ(segment_files(), 2);
 	CHECK_EQ(ibv_close_device(one), 0);
 	CHECK_EQ(ibv_close_device(two), 0);
 	ibv_free_device_list(list);
@@ -166,6 +239,8 @@ int main(void)
 	RUN(over_the_second_port);
 	RUN(to_the_wrong_port);
 	RUN(datagrams);
+	RUN(what_opens_share);
+	RUN(opens_on_hosts_of_their_own);
 	RUN(nothing_remains);
 	RUN(several_devices);
 	return 0;

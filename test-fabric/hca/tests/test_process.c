@@ -343,14 +343,46 @@ static void files_of_the_dead_are_removed(void)
 	char byte;
 
 	hear(link, &byte, 1);
-	CHECK_EQ(entries(dir, "lid-"), 1);
+	CHECK_EQ(entries(dir, "ctx-"), 1);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
-	CHECK_EQ(entries(dir, "lid-"), 1);
+	CHECK_EQ(entries(dir, "ctx-"), 1);
 	endpoint_open(&ep, NULL);
-	CHECK_EQ(entries(dir, "lid-"), 1);
+	CHECK_EQ(entries(dir, "ctx-"), 1);
 	endpoint_close(&ep);
-	CHECK_EQ(entries(dir, "lid-"), 0);
+	CHECK_EQ(entries(dir, "ctx-"), 0);
+	close(link.in);
+	close(link.out);
+}
+
+/* The device is one, for all processes that have it open. */
+static void lid_child(struct link link)
+{
+	struct endpoint ep;
+
+	endpoint_open(&ep, NULL);
+	tell(link, &ep.lid, sizeof(ep.lid));
+	pause();
+}
+
+static void processes_share_a_lid(void)
+{
+	struct endpoint ep;
+	struct link link;
+	uint16_t lid;
+	pid_t pid;
+
+	endpoint_open(&ep, NULL);
+	pid = start(&link, lid_child);
+	hear(link, &lid, sizeof(lid));
+	CHECK_EQ(lid, ep.lid);
+	endpoint_close(&ep);
+	/* The other one keeps it. */
+	endpoint_open(&ep, NULL);
+	CHECK_EQ(lid, ep.lid);
+	endpoint_close(&ep);
+	CHECK_EQ(kill(pid, SIGKILL), 0);
+	CHECK_EQ(waitpid(pid, NULL, 0), pid);
 	close(link.in);
 	close(link.out);
 }
@@ -380,11 +412,11 @@ static void nothing_remains(void)
 	CHECK_EQ(post_send(&a, 1, 0, 64, IBV_SEND_SIGNALED), 0);
 	expect(a.send_cq, 1, IBV_WC_SUCCESS);
 	CHECK(entries("/proc/self/fd", "") > fds);
-	CHECK(lines_with("/proc/self/maps", "lid-") > 0);
+	CHECK(lines_with("/proc/self/maps", "ctx-") > 0);
 	pair_close(&a, &b);
 	CHECK_EQ(entries("/proc/self/fd", ""), fds);
 	CHECK_EQ(entries("/proc/self/task", ""), threads);
-	CHECK_EQ(lines_with("/proc/self/maps", "lid-"), 0);
+	CHECK_EQ(lines_with("/proc/self/maps", "ctx-"), 0);
 	CHECK_EQ(lines_with("/proc/self/maps", "/dev/shm"), 0);
 }
 
@@ -427,6 +459,7 @@ int main(void)
 	RUN(killed_senders);
 	RUN(killed_in_the_middle);
 	RUN(files_of_the_dead_are_removed);
+	RUN(processes_share_a_lid);
 	RUN(nothing_remains);
 	RUN(settings_come_from_the_file);
 	return 0;

@@ -171,6 +171,7 @@ static void last_wqe_reached(void)
 	/* Through RESET it can be reported anew. */
 	attr.qp_state = IBV_QPS_RESET;
 	CHECK_EQ(ibv_modify_qp(b.qp, &attr, IBV_QP_STATE), 0);
+	CHECK_EQ(qp_init(&b, b.qp), 0);
 	attr.qp_state = IBV_QPS_ERR;
 	CHECK_EQ(ibv_modify_qp(b.qp, &attr, IBV_QP_STATE), 0);
 	await_async(&b, IBV_EVENT_QP_LAST_WQE_REACHED);

@@ -65,10 +65,60 @@ static void order_of_states(void)
 	CHECK_EQ(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE), EINVAL);
 	CHECK_EQ(modify(a.qp, IBV_QPS_INIT), EINVAL);
 	CHECK_EQ(modify(a.qp, IBV_QPS_RESET), 0);
+	/* The kernel's table has no step from here to ERR. */
+	CHECK_EQ(modify(a.qp, IBV_QPS_ERR), EINVAL);
+	CHECK_EQ(qp_init(&a, a.qp), 0);
 	CHECK_EQ(modify(a.qp, IBV_QPS_ERR), 0);
+	CHECK_EQ(modify(a.qp, IBV_QPS_ERR), 0);
+	CHECK_EQ(modify(a.qp, IBV_QPS_INIT), EINVAL);
 	CHECK_EQ(modify(a.qp, IBV_QPS_RTS), EINVAL);
+	CHECK_EQ(modify(a.qp, IBV_QPS_RESET), 0);
 	endpoint_close(&a);
 	endpoint_close(&b);
+}
+
+/* In which states a step to another is refused, whatever is given with it. */
+static void no_other_steps(void)
+{
+	static const bool steps[IBV_QPS_ERR + 1][IBV_QPS_ERR + 1] = {
+		[IBV_QPS_RESET] = { [IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true },
+		[IBV_QPS_INIT] = { [IBV_QPS_RESET] = true, [IBV_QPS_INIT] = true, [IBV_QPS_RTR] = true, [IBV_QPS_ERR] = true },
+		[IBV_QPS_RTR] = { [IBV_QPS_RESET] = true, [IBV_QPS_RTS] = true, [IBV_QPS_ERR] = true },
+		[IBV_QPS_RTS] = { [IBV_QPS_RESET] = true, [IBV_QPS_RTS] = true, [IBV_QPS_SQD] = true, [IBV_QPS_ERR] = true },
+		[IBV_QPS_SQD] = { [IBV_QPS_RESET] = true, [IBV_QPS_RTS] = true, [IBV_QPS_SQD] = true, [IBV_QPS_ERR] = true },
+		[IBV_QPS_ERR] = { [IBV_QPS_RESET] = true, [IBV_QPS_ERR] = true },
+	};
+	static const int masks[] = { IBV_QP_STATE, INIT_MASK, RTR_MASK, RTS_MASK };
+	struct ibv_qp_attr attr = { .port_num = 1, .path_mtu = IBV_MTU_1024, .dest_qp_num = 5,
+				    .ah_attr = { .dlid = 9, .port_num = 1 }, .timeout = 14 };
+	static const enum ibv_qp_state way[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_SQD };
+	int from, to;
+	unsigned int i;
+
+	for (from = IBV_QPS_RESET; from <= IBV_QPS_ERR; from++) {
+		for (to = IBV_QPS_RESET; to <= IBV_QPS_ERR && from != IBV_QPS_SQE; to++) {
+			struct endpoint a;
+			bool taken = false;
+
+			endpoint_open(&a, NULL);
+			for (i = 0; i < 4 && from != IBV_QPS_RESET; i++) {
+				attr.qp_state = way[i];
+				CHECK_EQ(ibv_modify_qp(a.qp, &attr, i < 3 ? masks[i + 1] : IBV_QP_STATE), 0);
+				if ((int)way[i] == from)
+					break;
+			}
+			if (from == IBV_QPS_ERR)
+				CHECK_EQ(modify(a.qp, IBV_QPS_ERR), 0);
+			CHECK_EQ(qp_state(a.qp), from);
+			attr.qp_state = to;
+			for (i = 0; i < 4 && !taken; i++)
+				taken = !ibv_modify_qp(a.qp, &attr, masks[i]);
+			if (taken != steps[from][to])
+				fprintf(stderr, "from %d to %d\n", from, to);
+			CHECK_EQ(taken, steps[from][to]);
+			endpoint_close(&a);
+		}
+	}
 }
 
 static void bad_values(void)
@@ -238,6 +288,7 @@ int main(void)
 	harness_start();
 	RUN(each_attribute_is_required);
 	RUN(order_of_states);
+	RUN(no_other_steps);
 	RUN(bad_values);
 	RUN(error_flushes_in_order);
 	RUN(reset_forgets);

@@ -12,8 +12,8 @@
  * the SEND waits for its receive, too. left: as crossed until READY, but the sender has taken that message, and then
  * destroyed its queue and closed the domain.
  *
- * lent: as crossed, and the sender has the receiver's queue pair open (ibv_open_qp), connects it, and modifies it. inherited:
- * likewise, and the receiver has destroyed its own handle of it.
+ * opened-by-sender: as crossed, and the sender has the receiver's queue pair open (ibv_open_qp), connects it, and modifies
+ * it. inherited: likewise, and the receiver has destroyed its own handle of it.
  */
 #include <poll.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@
 #define LENT_RNR_TIMER 5
 
 const char *const program_name = "xrc";
-const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", "landed", "left", "lent", "inherited", NULL };
+const char *const program_modes[] = { "blocked", "opened", "shared", "crossed", "landed", "left", "opened-by-sender", "inherited", NULL };
 
 enum { ID_WRITE = 1, ID_ADD, ID_FIRST, ID_SECOND };
 
@@ -63,14 +63,14 @@ static bool inherited(const struct pair *pair)
 	return !strcmp(pair->mode, "inherited");
 }
 
-static bool lent(const struct pair *pair)
+static bool opened_by_sender(const struct pair *pair)
 {
-	return inherited(pair) || !strcmp(pair->mode, "lent");
+	return inherited(pair) || !strcmp(pair->mode, "opened-by-sender");
 }
 
 static bool crossed(const struct pair *pair)
 {
-	return landed(pair) || left(pair) || lent(pair) || !strcmp(pair->mode, "crossed");
+	return landed(pair) || left(pair) || opened_by_sender(pair) || !strcmp(pair->mode, "crossed");
 }
 
 static bool shared(const struct pair *pair)
@@ -101,7 +101,7 @@ static void send(struct pair *pair, struct area *area)
 	qp_initialize(&pair->endpoint, qp, ACCESS_NOTHING_REMOTE, &mine.qp);
 	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
 	qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
-	if (lent(pair)) {
+	if (opened_by_sender(pair)) {
 		xrc_open_again(pair, &handles[0], side.xrcd, theirs.qp.qp_num);
 		qp_connect(&pair->endpoint, handles[0], &theirs.qp, &mine.qp, &qp_patient);
 	}
@@ -135,7 +135,7 @@ static void send(struct pair *pair, struct area *area)
 		xrc_side_close(&side);
 	}
 	pair_ready(pair);
-	if (lent(pair))
+	if (opened_by_sender(pair))
 		xrc_check_handle(&handles[0], qp->qp_num);
 	if (crossed(pair) && !left(pair))
 		xrc_take_crossed(area, &side, qp->qp_num, theirs.qp.qp_num, 3);
@@ -153,18 +153,18 @@ static void send(struct pair *pair, struct area *area)
 		await_completion(cq, i, &wc, "a SEND after the restart");
 		if (crossed(pair) && !left(pair) && i % 10 == 5)
 			xrc_cross(qp, area, &side, theirs.qp.qp_num, 2000 + i);
-		if (lent(pair) && i % 10 == 5)
+		if (opened_by_sender(pair) && i % 10 == 5)
 			xrc_reopen(pair, handles, side.xrcd, theirs.qp.qp_num);
 	}
-	if (lent(pair)) {
+	if (opened_by_sender(pair)) {
 		xrc_check_handle(&handles[0], qp->qp_num);
 		xrc_set_rnr_timer(handles[0], LENT_RNR_TIMER);
 	}
 	pair_sync(pair, "the receiver's check");
 	expect_no_completion(cq, "after all");
-	if (opened(pair) || lent(pair))
+	if (opened(pair) || opened_by_sender(pair))
 		xrc_send_to_nobody(qp, area);
-	if (lent(pair)) {
+	if (opened_by_sender(pair)) {
 		xrc_await_request_error(pair, handles[0]);
 		qp_destroy(handles[0]);
 	}
@@ -225,7 +225,7 @@ static void receive(struct pair *pair, struct area *area)
 	store_word(area->memory + COUNTER, START);
 	xrc_post_receive(srqs[1], 2, area, second);
 	pair_exchange(pair, "cards", &mine, &theirs, sizeof(mine));
-	if (!lent(pair))
+	if (!opened_by_sender(pair))
 		qp_connect(&pair->endpoint, qp, &mine.qp, &theirs.qp, &qp_patient);
 	pair_sync(pair, "the connection");
 	/* The adder is behind the writer: with the sum there the WRITE is done, and its place may be used again. */
@@ -242,7 +242,7 @@ static void receive(struct pair *pair, struct area *area)
 	if (inherited(pair))
 		qp_destroy(qp);
 	pair_ready(pair);
-	if (lent(pair) && !inherited(pair))
+	if (opened_by_sender(pair) && !inherited(pair))
 		xrc_check_handle(&qp, theirs.qp.qp_num);
 	for (int i = 0; file && i < HANDLES; i++)
 		xrc_check_handle(&handles[i], theirs.qp.qp_num);
@@ -268,7 +268,7 @@ static void receive(struct pair *pair, struct area *area)
 	if (load_word(area->memory + WRITTEN) != RECEIVER_SAW)
 		die(0, "the WRITE has taken effect twice");
 	pair_sync(pair, "the receiver's check");
-	if (lent(pair) && !inherited(pair)) {
+	if (opened_by_sender(pair) && !inherited(pair)) {
 		if (xrc_rnr_timer(qp) != LENT_RNR_TIMER)
 			die(0, "the other process' change of the RNR timer is not known: %d", xrc_rnr_timer(qp));
 		xrc_await_request_error(pair, qp);

@@ -30,7 +30,7 @@ static struct ibv_qp *make_receiver(struct ibv_xrcd *xrcd)
 	return ibv_create_qp_ex(endpoint.context, &init);
 }
 
-static struct ibv_qp *make_qp(const uint64_t *a, unsigned end)
+static struct ibv_qp *make_qp(const uint64_t *a, unsigned end, struct ibv_qp_cap *cap)
 {
 	static const enum ibv_qp_type types[] = { IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_XRC_SEND };
 	uint64_t srq = a[7 + end];
@@ -40,8 +40,25 @@ static struct ibv_qp *make_qp(const uint64_t *a, unsigned end)
 		.cap = { .max_send_wr = DEPTH, .max_recv_wr = DEPTH, .max_send_sge = 1,
 			 .max_recv_sge = a[1] == TYPE_UD ? 2 : 1, .max_inline_data = INLINE },
 	};
+	struct ibv_qp *qp = verbs_way(a[6])->create_qp(PD(a[2]), &init);
 
-	return verbs_way(a[6])->create_qp(PD(a[2]), &init);
+	/* A device may give more than was asked for. */
+	if (qp && (init.cap.max_send_wr < DEPTH || init.cap.max_send_sge < 1 || init.cap.max_inline_data < INLINE))
+		die(0, "%s:%llu: queues smaller than asked for", file, (unsigned long long)line_number);
+	*cap = init.cap;
+	return qp;
+}
+
+/* What a receiver, which has no sends, is created with is not said. */
+static struct ibv_qp_cap cap_of(struct ibv_qp *qp)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	int err = ibv_query_qp(qp, &attr, IBV_QP_CAP, &init);
+
+	if (err)
+		die(err, "ibv_query_qp");
+	return attr.cap;
 }
 
 static void make_pair(const uint64_t *a)
@@ -52,9 +69,11 @@ static void make_pair(const uint64_t *a)
 		if (k > first && a[1] == TYPE_XRC)
 			qps[k] = make_receiver(domain_of[k] = XRCD(a[7]));
 		else
-			qps[k] = make_qp(a, k - first);
+			qps[k] = make_qp(a, k - first, &caps[k]);
 		if (!qps[k])
 			die(errno, "%s:%llu: cannot create a queue pair", file, (unsigned long long)line_number);
+		if (k > first && a[1] == TYPE_XRC)
+			caps[k] = cap_of(qps[k]);
 	}
 	connect_pair(first);
 	result(0);
@@ -107,7 +126,7 @@ static int change_state(uint64_t k, enum ibv_qp_state state)
 
 static void make_cq(const uint64_t *a)
 {
-	made(CQ(a[0]) = verbs_way(a[2])->create_cq(endpoint.context, a[1], NULL, NULL));
+	made(CQ(a[0]) = verbs_way(a[2])->create_cq(endpoint.context, a[1], NULL, a[3] ? channel : NULL));
 }
 
 static void make_srq(const uint64_t *a)

@@ -33,6 +33,8 @@ extern struct ibv_ah *ahs[SLOTS];
 extern struct ibv_xrcd *xrcds[SLOTS];
 extern struct ibv_srq *srqs[SLOTS];
 extern struct ibv_qp *qps[QPS + HANDLES];
+extern struct ibv_qp_cap caps[QPS];	/* as created */
+extern struct ibv_comp_channel *channel;
 extern char *memory[SLOTS];
 extern uint64_t line_number;
 extern const char *file;
@@ -60,5 +62,8 @@ unsigned qp_of(uint32_t qp_num);
 bool object_step(const char *verb, const uint64_t *a);
 /* requests.c; likewise */
 bool request_step(const char *verb, const uint64_t *a);
+/* events.c; likewise */
+bool event_step(const char *verb, const uint64_t *a);
+void events_open(void);
 
 #endif

@@ -3,7 +3,10 @@
 @SuppressWarnings("requires-automatic") // Chronicle Map has no module descriptor.
 module org.shadowverbs.coordinator {
     requires com.fasterxml.jackson.databind;
+    requires info.picocli;
     requires chronicle.map;
+    requires org.shadowverbs.bindings;
+    requires org.shadowverbs.ib2tcp;
 
     exports org.shadowverbs.coordinator.client;
 }

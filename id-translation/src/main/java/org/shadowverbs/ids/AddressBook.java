@@ -28,7 +28,7 @@ public final class AddressBook {
         }
     }
 
-    /** Of a job that was never re-attached: every id means itself. */
+    /** The book of a job that was never reattached: every id means itself. */
     public static final AddressBook EMPTY = new AddressBook(new ArrayList<OwnerRecord>());
 
     private final List<OwnerRecord> owners;
@@ -71,40 +71,56 @@ public final class AddressBook {
      * @return null when no carried-over port has this address: lid, GID and number then translate by the masks alone
      */
     public Destination find(final int lid, final Gid gid, final int qpNum, final IdMasks masks) {
+        final int real = qpNum ^ masks.qpNum();
         PortIds first = null;
+        PortIds maker = null;
         ExceptionSet keys = ExceptionSet.EMPTY;
         ExceptionSet srqs = ExceptionSet.EMPTY;
-        for (final OwnerRecord owner : owners) {
-            for (int i = 0; i < owner.contextCount(); i++) {
-                final OwnerRecord.ContextIds context = owner.contextAt(i);
-                final PortIds port = context.portAnswering(lid, gid);
-                if (port == null) {
-                    continue;
+        for (final OwnerRecord.ContextIds context : contexts()) {
+            final PortIds port = context.portAnswering(lid, gid);
+            if (port == null) {
+                continue;
+            }
+            final Reach reach = reaches.get(context);
+            if (context.qpNums.containsVirtual(qpNum)) {
+                return new Destination(port, context.qpNums.realOf(qpNum, 0), reach.srqNums, reach.remoteKeys);
+            }
+            if (context.inherited) {
+                continue; // what else is at that address is elsewhere
+            }
+            first = first == null ? port : first;
+            maker = context.range == NumberRanges.of(real) ? port : maker;
+            keys = keys.union(reach.remoteKeys);
+            srqs = srqs.union(reach.srqNums);
+        }
+        // A queue pair made after the REATTACH, of one of the processes behind that address: of the one that gives such numbers.
+        return first == null ? null : new Destination(maker == null ? first : maker, real, srqs, keys);
+    }
+
+    /** Whether that lid is or was a port's of the job, virtual or real. */
+    public boolean hasLid(final int lid) {
+        for (final OwnerRecord.ContextIds context : contexts()) {
+            for (int i = 0; i < context.portCount(); i++) {
+                final PortIds port = context.portAt(i);
+                if (port.answersTo(lid, null) || lid >> port.lmc == port.realLid >> port.lmc) {
+                    return true;
                 }
-                if (context.qpNums.containsVirtual(qpNum)) {
-                    return new Destination(port, context.qpNums.realOf(qpNum, 0), reaches.get(context).srqNums,
-                            reaches.get(context).remoteKeys);
-                }
-                if (context.inherited) {
-                    continue; // what else is at that address is elsewhere
-                }
-                first = first == null ? port : first;
-                keys = keys.union(reaches.get(context).remoteKeys);
-                srqs = srqs.union(reaches.get(context).srqNums);
             }
         }
-        // A queue pair made after the REATTACH, of one of the processes behind that address.
-        return first == null ? null : new Destination(first, qpNum ^ masks.qpNum(), srqs, keys);
+        return false;
     }
 
     /** One of the ports that a virtual address stands for, with the queue pair numbers that are not their own there. */
     public static final class Place {
         public final PortIds port;
         public final ExceptionSet qpNums;
+        /** See {@link OwnerRecord.ContextIds#range}. */
+        public final int range;
 
-        Place(final PortIds port, final ExceptionSet qpNums) {
+        Place(final PortIds port, final ExceptionSet qpNums, final int range) {
             this.port = port;
             this.qpNums = qpNums;
+            this.range = range;
         }
     }
 
@@ -114,7 +130,7 @@ public final class AddressBook {
         for (final OwnerRecord.ContextIds context : contexts()) {
             final PortIds port = context.inherited ? null : context.portAnswering(lid, gid);
             if (port != null) {
-                places.add(new Place(port, context.qpNums));
+                places.add(new Place(port, context.qpNums, context.range));
             }
         }
         return places;
@@ -132,7 +148,7 @@ public final class AddressBook {
     }
 
     /** The queue pairs by whose way messages may come to queues of others: those who have XRC domains that begin so. */
-    public ExceptionSet strangers(final String device) {
+    public ExceptionSet foreignQps(final String device) {
         ExceptionSet all = ExceptionSet.EMPTY;
         for (final OwnerRecord.ContextIds context : contexts()) {
             if (context.domains.values().stream().anyMatch(domain -> domain.startsWith(device))) {
@@ -142,29 +158,27 @@ public final class AddressBook {
         return all;
     }
 
-    /** Queue pair numbers that other processes hold on the same device. */
-    public ExceptionSet qpNumsBeside(final OwnerRecord.ContextIds own) {
-        return beside(own, context -> context.qpNums);
+    /**
+     * Tells the id spaces of a context which ids the job has carried over.
+     *
+     * @param own the context as it was published, or would be
+     * @param allRemoteKeys its own, including those that no peer may use
+     */
+    public void reattach(final OwnerRecord.ContextIds own, final IdSpace qpNums, final IdSpace srqNums,
+            final IdSpace remoteKeys, final ExceptionSet allRemoteKeys) {
+        reattach(qpNums, own, own.qpNums, context -> context.qpNums);
+        reattach(srqNums, own, own.srqNums, context -> context.srqNums);
+        reattach(remoteKeys, own, allRemoteKeys, context -> context.remoteKeys);
     }
 
-    /** SRQ numbers that other processes hold on the same device. */
-    public ExceptionSet srqNumsBeside(final OwnerRecord.ContextIds own) {
-        return beside(own, context -> context.srqNums);
-    }
-
-    /** Remote keys that other processes hold on the same device. */
-    public ExceptionSet remoteKeysBeside(final OwnerRecord.ContextIds own) {
-        return beside(own, context -> context.remoteKeys);
-    }
-
-    private ExceptionSet beside(final OwnerRecord.ContextIds own,
+    private void reattach(final IdSpace space, final OwnerRecord.ContextIds own, final ExceptionSet carriedOver,
             final Function<OwnerRecord.ContextIds, ExceptionSet> ids) {
-        ExceptionSet all = ExceptionSet.EMPTY;
+        final List<ExceptionSet> ofDevice = new ArrayList<ExceptionSet>();
         for (final OwnerRecord.ContextIds other : contexts()) {
-            if (own.sameDevice(other) || own.sharesDomain(other)) {
-                all = all.union(ids.apply(other));
+            if (own.sameDevice(other) || own.sameRealDevice(other) || own.sharesDomain(other)) {
+                ofDevice.add(ids.apply(other));
             }
         }
-        return all;
+        space.reattached(carriedOver, ofDevice);
     }
 }

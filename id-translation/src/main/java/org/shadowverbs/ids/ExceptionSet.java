@@ -12,28 +12,45 @@ public final class ExceptionSet {
 
     /** virtual << 32 | real, ascending as signed numbers. */
     private final long[] entries;
-    /** The real ids, ascending, for {@link #containsReal}. */
-    private final int[] reals;
 
     private ExceptionSet(final long[] sorted) {
         entries = sorted;
-        reals = new int[sorted.length];
-        for (int i = 0; i < sorted.length; i++) {
-            reals[i] = (int) sorted[i];
-        }
-        Arrays.sort(reals);
     }
 
     /** @throws IllegalArgumentException when a virtual id occurs twice with different real ones */
     public static ExceptionSet of(final int[] virtuals, final int[] reals, final int count) {
+        return count == 0 ? EMPTY : new ExceptionSet(sortedOnce(entries(virtuals, reals, count)));
+    }
+
+    /**
+     * Of ids that a device may give to several objects, as Soft-RoCE gives rkey 0 to all regions that no peer may access. Such an
+     * id names none of them, and stands for one that is nobody's.
+     *
+     * @param nobodys what a virtual id that occurs twice with different real ones stands for
+     */
+    public static ExceptionSet ofShared(final int[] virtuals, final int[] reals, final int count, final int nobodys) {
         if (count == 0) {
             return EMPTY;
         }
+        final long[] sorted = entries(virtuals, reals, count);
+        Arrays.sort(sorted);
+        int n = 0;
+        for (final long entry : sorted) {
+            if (n == 0 || entry >> 32 != sorted[n - 1] >> 32) {
+                sorted[n++] = entry;
+            } else if (entry != sorted[n - 1]) {
+                sorted[n - 1] = entry >> 32 << 32 | nobodys & 0xffff_ffffL;
+            }
+        }
+        return new ExceptionSet(Arrays.copyOf(sorted, n));
+    }
+
+    private static long[] entries(final int[] virtuals, final int[] reals, final int count) {
         final long[] entries = new long[count];
         for (int i = 0; i < count; i++) {
             entries[i] = (long) virtuals[i] << 32 | reals[i] & 0xffff_ffffL;
         }
-        return new ExceptionSet(sortedOnce(entries));
+        return entries;
     }
 
     /** The entries of both; where they differ about a virtual id, this set's. */
@@ -102,10 +119,6 @@ public final class ExceptionSet {
 
     public boolean containsVirtual(final int virtual) {
         return indexOf(virtual) >= 0;
-    }
-
-    public boolean containsReal(final int real) {
-        return Arrays.binarySearch(reals, real) >= 0;
     }
 
     /** The real id behind a virtual one: its entry, else XOR the mask. */

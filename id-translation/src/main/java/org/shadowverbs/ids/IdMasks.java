@@ -29,7 +29,7 @@ public final class IdMasks {
         return qpNum;
     }
 
-    /** Of lkey and rkey. */
+    /** The mask of lkey and rkey. */
     public int key() {
         return key;
     }

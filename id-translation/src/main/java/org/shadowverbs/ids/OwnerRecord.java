@@ -17,25 +17,38 @@ public final class OwnerRecord {
         /** Numbers of shared receive queues of XRC. */
         public final ExceptionSet srqNums;
         public final ExceptionSet remoteKeys;
-        /** Of each XRC domain that has a file, by its number in the process: what all who share it know it by. */
+        /** The name that all sharers know each XRC domain with a file by, by the domain's number in the process. */
         public final Map<Integer, String> domains;
 
+        /**
+         * Of a device that gives queue pair numbers from one range to each process: what the numbers of this one have in
+         * common, see {@link NumberRanges#of}; {@link NumberRanges#NONE}: of a device that does not.
+         */
+        public final int range;
         /** Not a device's, but queue pairs that another process has made there: its addresses lead to nothing else here. */
         public final boolean inherited;
 
         public ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet srqNums,
                 final ExceptionSet remoteKeys, final Map<Integer, String> domains) {
-            this(ports, qpNums, srqNums, remoteKeys, domains, false);
+            this(ports, qpNums, srqNums, remoteKeys, domains, NumberRanges.NONE);
+        }
+
+        public ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet srqNums,
+                final ExceptionSet remoteKeys, final Map<Integer, String> domains, final int range) {
+            this(ports, qpNums, srqNums, remoteKeys, domains, range, false);
         }
 
         /** Queue pairs of another process' device, under its virtual addresses. */
         public static ContextIds inherited(final PortIds[] ports, final ExceptionSet qpNums,
                 final Map<Integer, String> domains) {
-            return new ContextIds(ports, qpNums, ExceptionSet.EMPTY, ExceptionSet.EMPTY, domains, true);
+            return new ContextIds(ports, qpNums, ExceptionSet.EMPTY, ExceptionSet.EMPTY, domains,
+                    NumberRanges.NONE, true);
         }
 
         private ContextIds(final PortIds[] ports, final ExceptionSet qpNums, final ExceptionSet srqNums,
-                final ExceptionSet remoteKeys, final Map<Integer, String> domains, final boolean inherited) {
+                final ExceptionSet remoteKeys, final Map<Integer, String> domains, final int range,
+                final boolean inherited) {
+            this.range = range;
             this.inherited = inherited;
             this.ports = ports.clone();
             this.qpNums = qpNums;
@@ -86,9 +99,21 @@ public final class OwnerRecord {
             }
             return false;
         }
+
+        /** Whether both are views of one device as the subnet knows it: they share a real address. */
+        public boolean sameRealDevice(final ContextIds other) {
+            for (final PortIds port : ports) {
+                for (final PortIds another : other.ports) {
+                    if (port.sameRealPort(another)) {
+                        return true;
+                    }
+                }
+            }
+            return false;
+        }
     }
 
-    private static final int VERSION = 5;
+    private static final int VERSION = 6;
 
     public final int rank;
     private final ContextIds[] contexts;
@@ -109,7 +134,7 @@ public final class OwnerRecord {
     public byte[] encode() {
         final RecordWriter out = new RecordWriter(256).i8(VERSION).i32(rank).i32(contexts.length);
         for (final ContextIds context : contexts) {
-            out.i8(context.inherited ? 1 : 0).i32(context.ports.length);
+            out.i8(context.inherited ? 1 : 0).i32(context.range).i32(context.ports.length);
             for (final PortIds port : context.ports) {
                 port.write(out);
             }
@@ -128,6 +153,7 @@ public final class OwnerRecord {
         final ContextIds[] contexts = new ContextIds[in.count(16)];
         for (int i = 0; i < contexts.length; i++) {
             final boolean inherited = in.i8() != 0;
+            final int range = in.i32();
             final PortIds[] ports = new PortIds[in.count(13)];
             for (int k = 0; k < ports.length; k++) {
                 ports[k] = PortIds.read(in);
@@ -139,7 +165,7 @@ public final class OwnerRecord {
             for (int left = in.count(8); left > 0; left--) {
                 domains.put(in.i32(), in.text());
             }
-            contexts[i] = new ContextIds(ports, qpNums, srqNums, remoteKeys, domains, inherited);
+            contexts[i] = new ContextIds(ports, qpNums, srqNums, remoteKeys, domains, range, inherited);
         }
         in.end();
         return new OwnerRecord(rank, contexts);

@@ -139,8 +139,8 @@ public final class PortIds {
     }
 
     /**
-     * What a packet that has the real GID of this port has in it as the application knows it. Of several that it has come
-     * to stand for: that which the process sends from; else on InfiniBand the first, on RoCE the last, the most general.
+     * The virtual GID of a packet that has a real GID of this port. When a real GID stands for several virtual ones it is
+     * the one that the process sends from; without one, the first on InfiniBand, the last (most general) on RoCE.
      *
      * @return null: it stands for none
      */
@@ -173,6 +173,21 @@ public final class PortIds {
             return byVirtual(gid) != null;
         }
         return virtualLid != 0 && lid >> lmc == virtualLid >> lmc;
+    }
+
+    /** Whether both stand for one real port: they share a lid or a GID. */
+    boolean sameRealPort(final PortIds other) {
+        if (realLid != 0 && realLid >> lmc == other.realLid >> lmc) {
+            return true;
+        }
+        for (final GidPair pair : gids) {
+            for (final GidPair another : other.gids) {
+                if (pair.realIndex >= 0 && another.realIndex >= 0 && !pair.real.isZero() && pair.real.equals(another.real)) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     void write(final RecordWriter out) {

@@ -6,6 +6,25 @@ package org.shadowverbs.ids;
  * Immutable. All ids are virtual.
  */
 public final class QpRecord {
+    /**
+     * What a record was published as. Devices give a number again, to another rank of the same port: one address may have a
+     * queue pair that was destroyed, one that was destroyed between ANNOUNCE and CLOSE, and one that lives.
+     */
+    public enum Kind {
+        /** A queue pair that there is at ANNOUNCE. */
+        ANNOUNCED("q/a"),
+        /** A queue pair that there is at CLOSE. */
+        CLOSED("q/c"),
+        /** A queue pair that there was. */
+        DESTROYED("q/d");
+
+        private final String prefix;
+
+        Kind(final String prefix) {
+            this.prefix = prefix;
+        }
+    }
+
     /** {@link #state} of a queue pair that was destroyed: its peer is told apart from one outside the job. */
     public static final int DESTROYED = 99;
 
@@ -38,18 +57,18 @@ public final class QpRecord {
     }
 
     /** The key that a peer, who knows lid and number only, looks it up by. */
-    public static String keyByLid(final int lid, final int qpNum) {
-        return "q/l" + Integer.toHexString(lid) + '/' + Integer.toHexString(qpNum);
+    public static String keyByLid(final Kind kind, final int lid, final int qpNum) {
+        return kind.prefix + "/l" + Integer.toHexString(lid) + '/' + Integer.toHexString(qpNum);
     }
 
     /** The key that a peer, who knows GID and number only, looks it up by. */
-    public static String keyByGid(final Gid gid, final int qpNum) {
-        return "q/g" + gid + '/' + Integer.toHexString(qpNum);
+    public static String keyByGid(final Kind kind, final Gid gid, final int qpNum) {
+        return kind.prefix + "/g" + gid + '/' + Integer.toHexString(qpNum);
     }
 
     /** The key of the destination. */
-    public String destKey() {
-        return destGid.isZero() ? keyByLid(destLid, destQpNum) : keyByGid(destGid, destQpNum);
+    public String destKey(final Kind kind) {
+        return destGid.isZero() ? keyByLid(kind, destLid, destQpNum) : keyByGid(kind, destGid, destQpNum);
     }
 
     public byte[] encode() {

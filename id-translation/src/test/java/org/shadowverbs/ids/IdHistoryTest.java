@@ -106,7 +106,6 @@ class IdHistoryTest {
     }
 
     private static void reattach(final List<Owner> all, final Device device) {
-        ExceptionSet shared = ExceptionSet.EMPTY;
         final List<ExceptionSet> own = new ArrayList<>();
         for (final Owner owner : all) {
             final int[] virtuals = new int[owner.living.size()];
@@ -118,10 +117,9 @@ class IdHistoryTest {
             }
             owner.dead.clear();
             own.add(ExceptionSet.of(virtuals, reals, virtuals.length));
-            shared = shared.union(own.get(own.size() - 1));
         }
         for (int i = 0; i < all.size(); i++) {
-            all.get(i).ids.reattached(own.get(i), shared);
+            all.get(i).ids.reattached(own.get(i), own);
         }
     }
 

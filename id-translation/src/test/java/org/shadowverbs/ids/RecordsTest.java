@@ -9,6 +9,9 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
+import java.util.stream.IntStream;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.constraints.IntRange;
@@ -126,17 +129,38 @@ class RecordsTest {
         assertNull(book.find(12, null, 100, IdMasks.IDENTITY));
         final OwnerRecord.ContextIds first = owner(0, port(11, 21, LINK_LOCAL, ROUTED), ExceptionSet.EMPTY,
                 ExceptionSet.EMPTY).contextAt(0);
-        assertEquals(2, book.qpNumsBeside(first).size());
-        assertEquals(2, book.remoteKeysBeside(first).size());
+        assertEquals(Set.of(100, 101, 200, 201), refused(book, first).get(0));
+        assertEquals(Set.of(1, 2, 3, 4), refused(book, first).get(2));
     }
 
-    /** Of three contexts, none of which has an address of another, the first two share an XRC domain. */
+    /** A device is one by its virtual address or by its real one. */
+    @Test
+    void idsThatAnyProcessWithTheDeviceHasCarriedOverAreRefused() {
+        final AddressBook book = new AddressBook(List.of(
+                owner(0, port(11, 21, LINK_LOCAL, LINK_LOCAL), set(100, 200), set(1, 2)),
+                owner(1, port(11, 22, LINK_LOCAL, ROUTED), set(101, 201), set(3, 4)),
+                owner(2, port(12, 21, ROUTED, LINK_LOCAL), set(102, 202), set(5, 6)),
+                owner(3, port(13, 23, new Gid(1, 1), new Gid(2, 1)), set(103, 203), set(7, 8))));
+        final List<Set<Integer>> refused = refused(book, book.contexts().get(0));
+        assertEquals(Set.of(100, 200, 101, 201, 102, 202), refused.get(0));
+        assertEquals(Set.of(1, 2, 3, 4, 5, 6), refused.get(2));
+    }
+
+    /** The queue pair numbers, SRQ numbers and remote keys below 300 that objects of a context may not have. */
+    private static List<Set<Integer>> refused(final AddressBook book, final OwnerRecord.ContextIds context) {
+        final List<IdSpace> spaces = List.of(new IdSpace(0, 0), new IdSpace(0, 0), new IdSpace(0, 0));
+        book.reattach(context, spaces.get(0), spaces.get(1), spaces.get(2), context.remoteKeys);
+        return spaces.stream().map(space -> IntStream.range(0, 300).filter(id -> !space.accepts(id)).boxed()
+                .collect(Collectors.toSet())).toList();
+    }
+
+    /** The first two of three contexts share an XRC domain; no context has an address of another. */
     @Test
     void inASharedDomainTheNumbersAndKeysOfAllHold() {
         final AddressBook book = new AddressBook(List.of(
-                owner(0, port(11, 21, LINK_LOCAL, ROUTED), set(100, 200), set(7, 8), set(1, 2), "host/device/1"),
-                owner(1, port(12, 22, ROUTED, ROUTED), set(101, 201), set(9, 10), set(3, 4), "host/device/1"),
-                owner(2, port(13, 23, new Gid(1, 1), ROUTED), set(102, 202), set(11, 12), set(5, 6), "host/other/1")));
+                owner(0, port(11, 21, LINK_LOCAL, new Gid(2, 1)), set(100, 200), set(7, 8), set(1, 2), "host/device/1"),
+                owner(1, port(12, 22, ROUTED, new Gid(2, 2)), set(101, 201), set(9, 10), set(3, 4), "host/device/1"),
+                owner(2, port(13, 23, new Gid(1, 1), new Gid(2, 3)), set(102, 202), set(11, 12), set(5, 6), "host/other/1")));
         final AddressBook.Destination shared = book.find(11, null, 100, IdMasks.IDENTITY);
         assertEquals(8, shared.srqNums.realOf(7, 0));
         assertEquals(10, shared.srqNums.realOf(9, 0));
@@ -147,12 +171,10 @@ class RecordsTest {
         assertEquals(2, book.find(12, null, 300, IdMasks.IDENTITY).srqNums.size());
         assertEquals(1, book.find(13, null, 102, IdMasks.IDENTITY).srqNums.size());
         final OwnerRecord.ContextIds first = book.contexts().get(0);
-        assertEquals(2, book.qpNumsBeside(first).size());
-        assertEquals(2, book.srqNumsBeside(first).size());
-        assertEquals(2, book.remoteKeysBeside(first).size());
-        assertEquals(201, book.strangers("host/device/").realOf(101, 0));
-        assertEquals(2, book.strangers("host/device/").size());
-        assertEquals(0, book.strangers("another/device/").size());
+        assertEquals(List.of(Set.of(100, 101, 200, 201), Set.of(7, 8, 9, 10), Set.of(1, 2, 3, 4)), refused(book, first));
+        assertEquals(201, book.foreignQps("host/device/").realOf(101, 0));
+        assertEquals(2, book.foreignQps("host/device/").size());
+        assertEquals(0, book.foreignQps("another/device/").size());
     }
 
     @Test

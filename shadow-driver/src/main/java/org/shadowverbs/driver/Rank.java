@@ -1,7 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver;
 
+import java.io.IOException;
+import java.nio.file.Path;
 import org.shadowverbs.bindings.abi.shadowverbs_h;
+import org.shadowverbs.coordinator.client.AgentPlace;
+import org.shadowverbs.coordinator.client.JobBackend;
+import org.shadowverbs.coordinator.client.Verdict;
+import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
+import org.shadowverbs.driver.checkpoint.CheckpointThread;
+import org.shadowverbs.driver.model.KeyMaps;
+import org.shadowverbs.driver.model.Model;
+import org.shadowverbs.driver.nativelib.Native;
+import org.shadowverbs.driver.nativelib.NativeLibrary;
+import org.shadowverbs.driver.nativelib.UnexpectedException;
+import org.shadowverbs.driver.nativelib.VerbsErrno;
+import org.shadowverbs.driver.nativelib.VerbsException;
+import org.shadowverbs.driver.verbs.ServiceThread;
+import org.shadowverbs.driver.verbs.Verbs;
 import org.shadowverbs.ids.IdMasks;
 
 /**
@@ -23,6 +40,22 @@ public final class Rank {
         boot();
     }
 
+    /** The backend is the job's: the one that a restart has chosen counts for more than what the launch had said. */
+    private static void followJob(final Native library, final Backend backend) {
+        try {
+            final Path agent = AgentPlace.ofThisProcess();
+            final JobBackend jobs = agent == null ? null : JobBackend.read(agent);
+            if (jobs != null) {
+                backend.restored(jobs.secret(), jobs.address());
+                if (!jobs.name().equals(Verdict.SAME_BACKEND)) {
+                    backend.choose(jobs.name());
+                }
+            }
+        } catch (IOException | VerbsException e) {
+            library.say("the backend of the job is not known: " + e.getMessage() + "; " + backend.name() + " is used");
+        }
+    }
+
     private static void boot() {
         final Native library;
         try {
@@ -35,7 +68,7 @@ public final class Rank {
             }
         } catch (Throwable t) {
             // Without the library there is nobody to tell; the first verb will report that no driver came up.
-            System.err.println("shadowverbs: the driver cannot start: " + Trouble.describe(t));
+            System.err.println("shadowverbs: the driver cannot start: " + UnexpectedException.describe(t));
             return;
         }
         try {
@@ -44,6 +77,7 @@ public final class Rank {
             library.setMasks(masks.qpNum(), masks.key(), masks.lid(), masks.gid());
             final Model model = new Model(masks);
             final Backend backend = new ChosenBackend(library, System.getenv("SHADOWVERBS_BACKEND"));
+            followJob(library, backend);
             final KeyMaps keyMaps = new KeyMaps(library);
             final CheckpointThread checkpoints = new CheckpointThread(library, backend, model, keyMaps);
             final Verbs verbs = new Verbs(library, backend, model, keyMaps, checkpoints);
@@ -51,7 +85,7 @@ public final class Rank {
             ServiceThread.startPool(library, verbs);
             library.driverReady(0);
         } catch (Throwable t) {
-            library.say("the driver cannot start: " + Trouble.describe(t));
+            library.say("the driver cannot start: " + UnexpectedException.describe(t));
             library.driverReady(VerbsErrno.EIO);
         }
     }

@@ -17,7 +17,27 @@ import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.HcaBackend;
+import org.shadowverbs.driver.checkpoint.CheckpointThread;
+import org.shadowverbs.driver.checkpoint.PeerTable;
+import org.shadowverbs.driver.drain.Drain;
+import org.shadowverbs.driver.model.Context;
+import org.shadowverbs.driver.model.KeyMaps;
+import org.shadowverbs.driver.model.Model;
+import org.shadowverbs.driver.model.Ports;
+import org.shadowverbs.driver.model.Refusal;
+import org.shadowverbs.driver.nativelib.Native;
+import org.shadowverbs.driver.nativelib.NativeLibrary;
+import org.shadowverbs.driver.nativelib.Timings;
+import org.shadowverbs.driver.nativelib.VerbsErrno;
+import org.shadowverbs.driver.reattach.RealObjects;
+import org.shadowverbs.driver.reattach.Reattach;
+import org.shadowverbs.driver.verbs.Op;
+import org.shadowverbs.driver.verbs.Request;
+import org.shadowverbs.driver.verbs.Verbs;
 import org.shadowverbs.ids.IdMasks;
+import org.shadowverbs.ids.QpRecord;
 
 /**
  * Walks the boot path and the common control verbs, so that the AOT cache holds what they need. Wants
@@ -99,8 +119,8 @@ final class Training {
         }
         final PeerTable peers = new PeerTable(model, 0);
         peers.refresh();
-        final Map<String, byte[]> published = peers.published();
-        peers.pair(published, false);
+        final Map<String, byte[]> published = peers.published(QpRecord.Kind.CLOSED);
+        peers.pair(QpRecord.Kind.CLOSED, published, false);
         library.gateAnnounce(true);
         library.gateClose(TimeUnit.SECONDS.toNanos(5));
         final RealObjects realObjects = new RealObjects(library, backend, model, verbs.queuePairs());

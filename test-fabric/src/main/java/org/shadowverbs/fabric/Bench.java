@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
@@ -31,9 +30,8 @@ public final class Bench {
     }
 
     public static void main(final String[] arguments) {
-        final List<String> others = new ArrayList<>(List.of(arguments));
-        final boolean tcp = others.remove("--ib2tcp");
-        final boolean json = JsonOption.parse("bench", others.toArray(new String[0]));
+        final boolean tcp = List.of(arguments).contains("--ib2tcp");
+        final boolean json = List.of(arguments).contains("--json");
         final AtomicBoolean done = new AtomicBoolean();
         Runtime.getRuntime().addShutdownHook(cleanup(Thread.currentThread(), done));
         int status = 1;

@@ -8,11 +8,11 @@ import java.util.Map;
 final class BenchResults {
     /** By the names of the rows, in their order; nanoseconds. */
     final Map<String, BenchSamples> rows = new LinkedHashMap<>();
-    /** Of the first {@code ibv_open_device}; milliseconds. */
+    /** Time of the first {@code ibv_open_device}, in milliseconds. */
     final BenchSamples boot = new BenchSamples();
     /** Private dirty memory of a process with one queue pair; megabytes (2^20 bytes). */
     final BenchSamples memory = new BenchSamples();
-    /** Of the measured loops under the preload, all cases together. */
+    /** Sums over the measured loops under the preload, all cases together. */
     long countedRequests;
     long allocations;
     long systemCalls;

@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -35,7 +36,9 @@ final class Job implements AutoCloseable {
      * Linux 6.18 lets a thread that sleeps for less, next to one that spins, keep all other sessions waiting for seconds.
      */
     static final String SLOW = "SV_HCA_EXEC_DELAY_US=20000";
-    private static final Duration COMMAND = Duration.ofSeconds(90);
+    /** The system property that says as which driver the software HCA answers in jobs that don't say so themselves. */
+    private static final String PERSONALITY = "shadowverbs.personality";
+    private static final Duration COMMAND = Running.DEADLINE;
     /** Between two looks at what is waited for: who looks takes processor time from that. */
     static final Duration PAUSE = Duration.ofMillis(20);
     private static final ObjectMapper JSON = new ObjectMapper();
@@ -45,9 +48,12 @@ final class Job implements AutoCloseable {
     private final Path fabric;
     private final Map<String, String> environment;
     private final List<Running> programs = new ArrayList<>();
+    /** The environment of who asks by himself. */
+    private Map<String, String> asking;
     private int commands;
     private int port;
-    private String backend = "hca";
+    private List<String> backend = List.of("--backend", "hca");
+    private List<String> under = List.of();
 
     private Job(final Path dist, final Map<String, String> more) throws IOException {
         this.dist = dist;
@@ -60,7 +66,12 @@ final class Job implements AutoCloseable {
         environment.put("SV_HCA_FABRIC", fabric.toString());
         // What a program that is killed leaves behind goes with the rest.
         environment.put("TMPDIR", Files.createDirectory(work.resolve("tmp")).toString());
+        final String personality = System.getProperty(PERSONALITY);
+        if (personality != null) {
+            environment.put("SV_HCA_PERSONALITY", personality);
+        }
         environment.putAll(more);
+        asking = environment;
     }
 
     /** Starts the coordinator. {@code more} is added to the environment of all commands and programs. */
@@ -169,15 +180,52 @@ final class Job implements AutoCloseable {
 
     /**
      * What launches and restarts are given from now on as {@code --backend}; null: nothing, and no software HCA, either.
+     *
+     * @param options more for the same commands
      */
-    void backend(final String name) {
-        backend = name;
+    void backend(final String name, final String... options) {
+        backend = name == null ? List.of() : concat(List.of("--backend", name), options);
+    }
+
+    /** In the environment of all commands from now on, and of the programs they run. */
+    void environment(final String name, final String value) {
+        environment.put(name, value);
+    }
+
+    /** All commands from now on, and the programs they run, are started with this umask, in octal. */
+    void umask(final String mask) {
+        under = List.of("sh", "-c", "umask " + mask + "; exec \"$@\"", "sh");
+    }
+
+    /** A new folder of the user's, among the job's. */
+    Path folder(final String name) throws IOException {
+        final Path folder = Files.createDirectory(work.resolve(name));
+        Files.setAttribute(folder, "unix:uid", Files.getAttribute(work, "unix:uid"));
+        return folder;
+    }
+
+    /** All commands from now on, and the programs they run, are those of this user, who has no privilege. */
+    void user(final int id) throws IOException, InterruptedException {
+        endCoordinator();
+        for (final Path folder : List.of(work, fabric)) {
+            try (Stream<Path> tree = Files.walk(folder)) {
+                for (final Path path : tree.toList()) {
+                    Files.setAttribute(path, "unix:uid", id, LinkOption.NOFOLLOW_LINKS);
+                    Files.setAttribute(path, "unix:gid", id, LinkOption.NOFOLLOW_LINKS);
+                }
+            }
+        }
+        // Root reads no secret from a folder of the user's: the job has one in its environment.
+        asking = new HashMap<>(environment);
+        asking.put("SHADOWVERBS_RUN_DIR", "/nonexistent");
+        under = List.of("setpriv", "--reuid", Integer.toString(id), "--regid", Integer.toString(id), "--clear-groups");
+        startCoordinator();
     }
 
     /** Runs a program under the preload on the software HCA, or what {@link #backend} says. */
     Running launch(final String name, final String... program) throws IOException {
-        final List<String> options = backend == null ? concat(at(), "--")
-                : concat(at(), "--test-fabric", "--backend", backend, "--");
+        final List<String> options = new ArrayList<>(concat(at(), backend.toArray(new String[0])));
+        options.addAll(backend.isEmpty() ? List.of("--") : List.of("--test-fabric", "--"));
         return run(name, command("launch", options, program));
     }
 
@@ -250,8 +298,7 @@ final class Job implements AutoCloseable {
 
     /** Restarts a checkpoint, in the background; the command ends with the job. */
     Running restart(final String checkpoint) throws IOException {
-        return run("restart-" + commands++, command("restart",
-                backend == null ? at() : concat(at(), "--backend", backend), checkpoint));
+        return run("restart-" + commands++, command("restart", concat(at(), backend.toArray(new String[0])), checkpoint));
     }
 
     /** What the command {@code status} prints as JSON. */
@@ -265,7 +312,7 @@ final class Job implements AutoCloseable {
 
     private Result ask(final String command, final Map<String, String> arguments)
             throws CommandException, CoordinatorClient.Unreachable {
-        return CoordinatorClient.call(new Address("127.0.0.1", port, true, environment), command, arguments, COMMAND.toMillis(),
+        return CoordinatorClient.call(new Address("127.0.0.1", port, true, asking), command, arguments, COMMAND.toMillis(),
                 line -> { });
     }
 
@@ -291,6 +338,15 @@ final class Job implements AutoCloseable {
                         + words());
             }
             Thread.sleep(PAUSE);
+        }
+    }
+
+    /** Whether the coordinator knows of so many ranks, in whatever state. */
+    boolean hasRanks(final int ranks) {
+        try {
+            return status().get("ranks").size() == ranks;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
         }
     }
 
@@ -363,7 +419,8 @@ final class Job implements AutoCloseable {
     }
 
     private List<String> command(final String command, final List<String> options, final String... arguments) {
-        final List<String> all = new ArrayList<>(List.of(dist.resolve("bin/shadowverbs").toString(), command));
+        final List<String> all = new ArrayList<>(under);
+        all.addAll(List.of(dist.resolve("bin/shadowverbs").toString(), command));
         all.addAll(options);
         all.addAll(List.of(arguments));
         return all;

@@ -2,23 +2,37 @@
 package org.shadowverbs.fabric;
 
 import java.io.IOException;
-import java.net.InetAddress;
+import java.net.BindException;
 import java.net.ServerSocket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Random;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 
 /** TCP ports of this host, as programs that are to meet need them. */
 final class LocalPort {
+    /** Below what Linux gives to those who don't ask for one, so that nobody gets it by chance until the program is there. */
+    private static final int FIRST = 10_000;
+    private static final int PORTS = 20_000;
+    /** Processes that run tests at the same time begin at different ones. */
+    private static final AtomicInteger NEXT = new AtomicInteger(new Random().nextInt(PORTS));
+
     private LocalPort() {
     }
 
     /** One that nobody has now. */
     static int free() throws IOException {
-        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
-            return socket.getLocalPort();
+        for (int tried = 0; tried < PORTS; tried++) {
+            final int port = FIRST + NEXT.getAndIncrement() % PORTS;
+            try (ServerSocket socket = new ServerSocket(port)) {
+                return socket.getLocalPort();
+            } catch (BindException e) {
+                // somebody has it
+            }
         }
+        throw new IOException("no port from " + FIRST + " to " + (FIRST + PORTS - 1) + " is free");
     }
 
     /** Whether some process listens there. */

@@ -3,22 +3,33 @@ package org.shadowverbs.fabric;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.Stream;
 
 /** A program under test. Its output goes to files, so that nothing has to read while it runs. */
 final class Running implements AutoCloseable {
+    /** In the environment of all that it starts: what a job root has for it is no descendant of its. */
+    private static final String MARK = "RUN_OF_JOB";
+    private static final Path HERE = pidNamespace();
+    private static final AtomicInteger MARKS = new AtomicInteger();
+    /** What anything gets that is waited for. Generous, for it counts only when a test fails, and other tests run beside it. */
+    static final Duration DEADLINE = Duration.ofSeconds(240);
+
     private final String name;
     private final Process process;
     private final Path output;
     private final Path errors;
+    private final String mark;
 
-    private Running(final String name, final Process process, final Path output, final Path errors) {
+    private Running(final String name, final Process process, final Path output, final Path errors, final String mark) {
+        this.mark = mark;
         this.name = name;
         this.process = process;
         this.output = output;
@@ -30,6 +41,12 @@ final class Running implements AutoCloseable {
             final List<String> command) throws IOException {
         final Path output = folder.resolve(name + ".out");
         final Path errors = folder.resolve(name + ".err");
+        // They are the user's whose job it is, as they would be if his shell had opened them.
+        for (final Path file : List.of(output, errors)) {
+            Files.deleteIfExists(file);
+            Files.createFile(file);
+            Files.setAttribute(file, "unix:uid", Files.getAttribute(folder, "unix:uid"));
+        }
         final ProcessBuilder builder = new ProcessBuilder(command)
                 .directory(folder.toFile())
                 .redirectInput(Path.of("/dev/null").toFile())
@@ -37,7 +54,9 @@ final class Running implements AutoCloseable {
                 .redirectError(errors.toFile());
         builder.environment().clear();
         builder.environment().putAll(environment);
-        return new Running(name, builder.start(), output, errors);
+        final String mark = ProcessHandle.current().pid() + "." + MARKS.incrementAndGet() + ".";
+        builder.environment().put(MARK, mark);
+        return new Running(name, builder.start(), output, errors, mark);
     }
 
     /** @return the exit status; a signal's is 128 and its number */
@@ -98,21 +117,48 @@ final class Running implements AutoCloseable {
 
     /** Its descendants that still run, for sending signals to. */
     List<ProcessHandle> descendants() {
-        return process.descendants().toList();
+        return Stream.concat(process.descendants(), inJobRoot()).toList();
+    }
+
+    /** What runs in a job root for it, when it has become a stand-in. */
+    private Stream<ProcessHandle> inJobRoot() {
+        if (!process.info().command().orElse("").endsWith("/shadowverbs-job-root")) {
+            return Stream.empty();
+        }
+        final String marked = MARK + "=" + mark;
+        return ProcessHandle.allProcesses().filter(p -> {
+            try {
+                // Not the job's daemons, which the launch may have started too, nor the job root itself.
+                final Path proc = Path.of("/proc", Long.toString(p.pid()));
+                return !Files.readSymbolicLink(proc.resolve("ns/pid")).equals(HERE)
+                        && Files.readString(proc.resolve("environ"), StandardCharsets.ISO_8859_1).contains(marked)
+                        && !p.info().command().orElse("").endsWith("/shadowverbs-job-root");
+            } catch (IOException e) {
+                return false; // it has ended, or is another user's
+            }
+        });
+    }
+
+    private static Path pidNamespace() {
+        try {
+            return Files.readSymbolicLink(Path.of("/proc/self/ns/pid"));
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
     }
 
     /** Seconds of processor time that it and its children that still run have used. */
     double processorSeconds() {
-        return Stream.concat(Stream.of(process.toHandle()), process.descendants())
+        return Stream.concat(Stream.of(process.toHandle()), descendants().stream())
                 .mapToDouble(p -> p.info().totalCpuDuration().orElse(Duration.ZERO).toMillis() / 1e3).sum();
     }
 
     /** SIGKILL to it and all its descendants, and waits for its end. */
     void killHard() throws IOException, InterruptedException {
-        final List<ProcessHandle> descendants = process.descendants().toList();
+        final List<ProcessHandle> descendants = descendants();
         process.destroyForcibly();
         descendants.forEach(ProcessHandle::destroyForcibly);
-        awaitEnd(Duration.ofSeconds(10));
+        awaitEnd(DEADLINE);
     }
 
     @Override

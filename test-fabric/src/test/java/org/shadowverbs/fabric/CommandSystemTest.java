@@ -16,12 +16,10 @@ import java.util.Set;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 
 /** The commands as a user runs them: statuses, one clear line for what is wrong, and JSON. */
-@Timeout(180)
 final class CommandSystemTest {
-    private static final Duration COMMAND = Duration.ofSeconds(90);
+    private static final Duration COMMAND = Running.DEADLINE;
     private static final ObjectMapper JSON = new ObjectMapper();
 
     @Test
@@ -45,6 +43,26 @@ final class CommandSystemTest {
             assertTrue(program.awaitEnd(COMMAND) != 0);
             assertTrue(JSON.readTree(job.succeed("quit", at(job, "--json"))).get("ok").asBoolean());
             job.await("the coordinator's end", () -> job.coordinatorPids().isEmpty());
+        }
+    }
+
+    /** The coordinator, and on this host the agent, are still those of the job that has ended. */
+    @Test
+    void aRestartTakesThePlaceOfAJobThatIsOver() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Path go = job.work().resolve("go");
+            final Running program = job.launch("in-error", job.program("in-error"), "--go", go.toString());
+            job.awaitLines(program, "READY ", 2);
+            job.awaitRanks(2, program);
+            final String before = job.checkpoint().get("folder").asText();
+            final Running tooEarly = job.restart(before);
+            assertEquals(1, tooEarly.awaitEnd(COMMAND));
+            assertTrue(tooEarly.errors().contains("shadowverbs quit -h 127.0.0.1 -p " + job.port()), tooEarly.errors());
+            final String folder = job.checkpoint("--kill").get("folder").asText();
+            assertTrue(program.awaitEnd(COMMAND) != 0);
+            Files.createFile(go);
+            job.restart(folder).succeed(COMMAND);
+            assertEquals(2, program.lines("DONE ok "), program.output() + program.errors());
         }
     }
 
@@ -104,7 +122,7 @@ final class CommandSystemTest {
         }
     }
 
-    /** Of coordinator and agent, and of what they are to remove. */
+    /** Waits until coordinator and agent have ended, and have removed what they are to remove. */
     private static void awaitEnd(final Job job, final Path run) throws Exception {
         job.await("the coordinator's end", () -> job.coordinatorPids().isEmpty());
         job.await("the agent's end", () -> job.agentPids().isEmpty());

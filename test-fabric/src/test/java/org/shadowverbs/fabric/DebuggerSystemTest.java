@@ -3,13 +3,10 @@ package org.shadowverbs.fabric;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.time.Duration;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** A restarted process is one like any other: a debugger stops it, sees its threads' stacks, and lets it go on. */
-@Timeout(180)
 final class DebuggerSystemTest {
     private static final int RANKS = 2;
 
@@ -42,7 +39,7 @@ final class DebuggerSystemTest {
     private static void inspect(final Job job, final long pid) throws Exception {
         final Running gdb = job.runCommandLine("gdb-" + pid, "gdb", "-nx", "-p", Long.toString(pid), "-batch", "-ex",
                 "thread apply all bt 8");
-        gdb.succeed(Duration.ofSeconds(60));
+        gdb.succeed(Running.DEADLINE);
         assertTrue(gdb.lines("#0 ") > 0, gdb.output() + gdb.errors());
     }
 }

@@ -5,12 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 
 import java.util.Map;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** The self-checking program, not linked with libibverbs: it loads it by dlopen and finds functions by dlsym and dlvsym. */
-@Timeout(240)
 final class DlopenSystemTest {
     private static final int RANKS = 3;
 

@@ -16,15 +16,13 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 
 /**
  * What goes wrong in a checkpoint ends the checkpoint and not the job: the command says what it was, the others go on,
  * and the checkpoint before is still good. Two programs of two ranks each run; harm comes to the first only.
  */
-@Timeout(240)
 final class FailureSystemTest {
-    private static final Duration COMMAND = Duration.ofSeconds(90);
+    private static final Duration COMMAND = Running.DEADLINE;
     private static final int EACH = 2;
 
     private Selfcheck selfcheck;
@@ -75,6 +73,57 @@ final class FailureSystemTest {
             assertDied(job.failed(checkpoint), rank);
             othersGoOn(job);
             selfcheck.killRestartAndVerify(before);
+        }
+    }
+
+    /** The checkpoint is safe; the others wait for it behind their gates, and then all go on. */
+    @Test
+    void aRankIsStoppedOnTheWayBack() throws Exception {
+        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = Distribution.start(criu.environment())) {
+            job.startCoordinator("--ckptdir", job.checkpoints().toString(), "--deadline", "4");
+            launch(job);
+            final ProcessHandle rank = rank(victim);
+            criu.put();
+            final Running checkpoint = job.startCheckpoint();
+            job.await("CRIU to be run", criu::isMet, checkpoint);
+            signal("STOP", rank.pid()); // it is frozen, and stays where it is when it is thawed
+            criu.remove();
+            job.awaitLines(checkpoint, "did not finish PUBLISHED within 4 s; the way back begins again", 2);
+            signal("CONT", rank.pid());
+            final JsonNode result = job.checkpointed(checkpoint);
+            assertTrue(Files.isDirectory(Path.of(result.get("folder").asText())), result.toString());
+            assertTrue(result.get("late").get(0).asText().contains("pid " + rank.pid()), result.toString());
+            selfcheck.work();
+            job.checkpoint();
+            selfcheck.work();
+            selfcheck.stopAndVerify();
+        }
+    }
+
+    /** All or nothing: what was restored ends, and the checkpoint is as good as before. */
+    @Test
+    void aRankThatCannotConnectAgainEndsTheRestart() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Path conf = Files.createFile(job.work().resolve("conf-of-the-victim"));
+            final Selfcheck victims = new Selfcheck(job, "env", "SV_HCA_CONF=" + conf, job.program("selfcheck"));
+            victims.launch("victim", EACH);
+            victims.awaitConnected();
+            launch(job);
+            final String folder = job.checkpoint().get("folder").asText();
+            victims.killHard();
+            selfcheck.killHard();
+            Files.writeString(conf, "SV_HCA_FABRIC=/dev/null/none\n");
+            job.startCoordinator();
+            final Running failed = job.restart(folder);
+            assertEquals(1, failed.awaitEnd(COMMAND), failed.errors());
+            assertEquals(1, failed.lines("shadowverbs: restart: rank "), failed.errors());
+            assertTrue(failed.errors().contains("cannot open device"), failed.errors());
+            assertEquals(0, failed.lines("shadowverbs: restored "), failed.errors());
+            job.await("all that was restored to end", () -> job.hasRanks(0));
+            Files.writeString(conf, "");
+            victims.killRestartAndVerify(folder);
+            Selfcheck.verify(victim);
+            Selfcheck.verify(survivor);
         }
     }
 
@@ -222,6 +271,25 @@ final class FailureSystemTest {
                 assertEquals(0, program.awaitEnd(COMMAND), program.errors());
                 assertEquals(1, program.lines("5000 iters in"), program.output() + program.errors());
             }
+        }
+    }
+
+    /** No device to go back to: the program is told so by every verb, can destroy what it has, and is not harmed otherwise. */
+    @Test
+    void aProcessThatCannotBeReattachedCanStillDestroyItsObjects() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Path go = job.work().resolve("go");
+            final Running program = job.launch("lost-device", job.program("lost-device"), go.toString());
+            job.awaitLines(program, "READY", 1);
+            job.awaitRanks(1, program);
+            job.configure("SV_HCA_DEVICES=0");
+            final Running checkpoint = job.startCheckpoint();
+            job.await("the line about it", () -> program.lines("this process cannot be reattached: this host has no RDMA device") == 1,
+                    program);
+            checkpoint.awaitEnd(COMMAND);
+            Files.createFile(go);
+            assertEquals(0, program.awaitEnd(COMMAND), program.output() + program.errors());
+            assertEquals(1, program.lines("DONE ok"), program.output() + program.errors());
         }
     }
 

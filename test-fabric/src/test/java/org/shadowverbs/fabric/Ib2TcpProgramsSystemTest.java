@@ -2,7 +2,6 @@
 package org.shadowverbs.fabric;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
@@ -10,32 +9,24 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Debian's verbs programs of all transports on the verbs device over TCP, and between it and the software HCA. */
-@Timeout(240)
 final class Ib2TcpProgramsSystemTest {
     /** More than a program does between two checkpoints here; else there are more, of these and of the datagrams. */
     private static final int ITERATIONS = 1_000;
-    private static final int MORE = 4;
-    private static final int MOST = 100_000_000;
     /** So large that it is the bytes that take time: on a crowded machine, too, on TCP as on the HCA. */
     private static final int LARGE = 4 << 20;
     private static final int DATAGRAMS = 100_000;
     private static final int DATAGRAM = 1 << 10;
-    private static final Duration ENDING = Duration.ofSeconds(120);
+    private static final Duration ENDING = Running.DEADLINE;
 
     /** Programs that compare what they receive: from TCP to the HCA and back, twice, each time killed in the midst. */
     @ParameterizedTest
     @ValueSource(strings = {"ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong", "ibv_srq_pingpong"})
     void pingPongGoesToTheHcaAndBack(final String program) throws Exception {
-        int iterations = program.equals("ibv_ud_pingpong") ? DATAGRAMS : ITERATIONS;
-        while (!goesToTheHcaAndBack(program, iterations)) {
-            iterations *= MORE;
-            assertTrue(iterations < MOST, program + " ends before it is checkpointed, with fewer iterations than " + iterations);
-        }
+        EnoughRounds.from(program.equals("ibv_ud_pingpong") ? DATAGRAMS : ITERATIONS, n -> goesToTheHcaAndBack(program, n));
     }
 
     /** @return whether there were so many iterations that the programs had not ended before they were to be saved */

@@ -7,18 +7,15 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Assumptions;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Jobs on the verbs device over TCP: from their first line, and after a restart of what ran on an HCA, and back. */
-@Timeout(240)
 final class Ib2TcpSystemTest {
     private static final int RANKS = 2;
 
@@ -103,7 +100,7 @@ final class Ib2TcpSystemTest {
         final List<String> cut = new ArrayList<>(List.of(job.program("cut-tcp"), "--cuts", Integer.toString(cuts), "--pause",
                 "60000"));
         program.descendants().forEach(rank -> cut.add(Long.toString(rank.pid())));
-        job.runCommandLine("cut-tcp-" + program.name(), cut.toArray(new String[0])).succeed(Duration.ofSeconds(90));
+        job.runCommandLine("cut-tcp-" + program.name(), cut.toArray(new String[0])).succeed(Running.DEADLINE);
     }
 
     @Test
@@ -112,7 +109,7 @@ final class Ib2TcpSystemTest {
             job.backend("ib2tcp");
             final Selfcheck selfcheck = new Selfcheck(job);
             final Running program = selfcheck.launch("selfcheck", 8, "--seconds", "10");
-            program.succeed(Duration.ofSeconds(200));
+            program.succeed(Running.DEADLINE);
             Selfcheck.verify(program);
         }
     }

@@ -2,7 +2,6 @@
 package org.shadowverbs.fabric;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -12,7 +11,6 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -20,22 +18,16 @@ import org.junit.jupiter.params.provider.CsvSource;
  * libfabric over its verbs provider with reliable datagrams, which needs no connection manager: through a checkpoint, and
  * killed and restarted, on the software HCA and on ib2tcp. The program checks what it receives, and says how it went at its end.
  */
-@Timeout(400)
 final class LibfabricSystemTest {
-    private static final int MOST_THOUSANDS = 100_000;
     private static final int TICKS_A_SECOND = 100;
-    private static final Duration PROGRAM_LIMIT = Duration.ofSeconds(200);
+    private static final Duration PROGRAM_LIMIT = Running.DEADLINE;
     private static final List<String> PROGRAM = List.of("fi_pingpong", "-p", "verbs;ofi_rxd", "-e", "rdm", "-c", "-S", "64");
 
     /** So many iterations, in thousands, that it should take longer than two checkpoints; else there are more. */
     @ParameterizedTest
     @CsvSource({"hca, shadow0-dgram, 300", "ib2tcp, tcp0-dgram, 200"})
     void goesOnAfterCheckpointAndAfterRestart(final String backend, final String domain, final int thousands) throws Exception {
-        int more = thousands;
-        while (!goesOn(backend, domain, more)) {
-            more *= 4;
-            assertTrue(more < MOST_THOUSANDS, "the programs end before they are checkpointed");
-        }
+        EnoughRounds.from(thousands, n -> goesOn(backend, domain, n));
     }
 
     /** @return whether there were so many iterations that the programs had not ended before the second checkpoint had */

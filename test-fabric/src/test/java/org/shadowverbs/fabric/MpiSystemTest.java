@@ -9,7 +9,6 @@ import java.time.Duration;
 import java.util.Arrays;
 import java.util.Map;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -17,9 +16,8 @@ import org.junit.jupiter.params.provider.CsvSource;
  * An MPI job of Debian's MPICH, which is built over UCX: nothing about it is said but how many ranks it has; and one of Open
  * MPI. The program checks every byte and every sum. Through a checkpoint, and killed and restarted, on one device or the other.
  */
-@Timeout(240)
 final class MpiSystemTest {
-    private static final Duration ENDING = Duration.ofSeconds(120);
+    private static final Duration ENDING = Running.DEADLINE;
     private static final String PROGRESS = "ROUND ";
 
     /**

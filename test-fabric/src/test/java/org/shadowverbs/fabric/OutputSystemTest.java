@@ -3,6 +3,7 @@ package org.shadowverbs.fabric;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeFalse;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -10,16 +11,35 @@ import java.time.Duration;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 
 /**
  * A job that is checkpointed, runs on for some seconds, is killed and restarted, with its output to a file, a pipe and
  * a terminal. What it had printed after the checkpoint is taken back where that is possible.
  */
-@Timeout(180)
 final class OutputSystemTest {
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Running.DEADLINE;
     private static final String PASSED = "lost 0, doubled 0, damaged 0, unexpected 0: passed";
+
+    /** coreutils' timeout calls signal(3), of which libjsig has something to say. */
+    @Test
+    void aProgramThatInstallsHandlersPrintsNothingOfOurs() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Running program = job.launch("timeout", "timeout", "60", "echo", "its own");
+            program.succeed(ENDING);
+            assertEquals("its own", (program.output() + program.errors()).strip());
+        }
+    }
+
+    @Test
+    void aProgramThatNeedsAConnectionManagerIsToldThatThereIsNone() throws Exception {
+        assumeFalse(Files.exists(Path.of("/dev/infiniband/rdma_cm")), "this host has a connection manager");
+        try (Job job = Distribution.start()) {
+            final Running program = job.launch("rping", "rping", "-s", "-a", "127.0.0.1", "-C", "1");
+            assertTrue(program.awaitEnd(ENDING) != 0);
+            assertEquals(1, program.lines("shadowverbs: rdma_create_event_channel: there is no connection manager on this host"),
+                    program.errors());
+        }
+    }
 
     @Test
     void goesOnWithOutputToAFile() throws Exception {

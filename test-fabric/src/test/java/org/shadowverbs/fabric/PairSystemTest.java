@@ -10,7 +10,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -20,36 +19,59 @@ import org.junit.jupiter.params.provider.ValueSource;
  * checkpointed there, and checks afterwards that everything happened exactly once. All modes of a program run side by
  * side in one job.
  */
-@Timeout(180)
 final class PairSystemTest {
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Running.DEADLINE;
 
+    /** The checkpoint that the programs have gone on from to their ends is the one that they are restarted from. */
     @ParameterizedTest
     @ValueSource(strings = {
-        "rnr-wait --mode infinite, rnr-wait --mode infinite --signaled, rnr-wait --mode infinite --zero-length",
-        "rnr-wait --mode finite, rnr-wait --mode finite --signaled",
-        "no-remote-write --mode arrived, no-remote-write --mode blocked, no-remote-write --mode blocked --signaled",
-        "full-queue --mode last-signaled, full-queue --mode unsignaled, full-queue --signaled",
-        "unread --mode all, unread --mode partly",
-        "extended-cq --mode plain, extended-cq --mode timestamps",
-        "unreliable --mode uc, unreliable --mode ud",
-        "memory-window --mode type-2, memory-window --mode type-1, memory-window --mode invalid",
-        "sleeper --mode event, sleeper --mode epoll, sleeper --mode pending",
-        "unsignaled-tail --mode plain, unsignaled-tail --mode inline",
-        "threads --mode signaled, threads --mode every-fourth",
-        "share-map --mode run, share-map --mode rest",
-        "many --mode sends --count 512, many --mode blocked, many --mode busy --count 128, many --mode quiet",
-        "xrc, xrc --signaled, datagram, device, pacing",
-        "held-sends --mode signaled, held-sends --mode tail, held-sends --mode shared, held-sends --mode begun",
-        "new-objects, xrc --mode opened, xrc --mode shared, xrc --mode shared --signaled",
-        "xrc --mode crossed, xrc --mode crossed --signaled, xrc --mode landed, xrc --mode landed --signaled",
-        "xrc --mode left, xrc --mode left --signaled",
-        "xrc --mode lent, xrc --mode lent --signaled, xrc --mode inherited, xrc --mode inherited --signaled"
+        "rnr-wait --mode infinite, rnr-wait --mode infinite --signaled, rnr-wait --mode infinite --zero-length,"
+                + "rnr-wait --mode finite, rnr-wait --mode finite --signaled, no-remote-write --mode arrived,"
+                + "no-remote-write --mode blocked, no-remote-write --mode blocked --signaled, full-queue --mode last-signaled,"
+                + "full-queue --mode unsignaled, full-queue --signaled",
+        "unread --mode all, unread --mode partly, in-error --mode fallen, in-error --mode limits, extended-cq --mode plain,"
+                + "extended-cq --mode timestamps, unreliable --mode uc, unreliable --mode ud, memory-window --mode type-2,"
+                + "memory-window --mode type-1, memory-window --mode invalid",
+        "sleeper --mode event, sleeper --mode epoll, sleeper --mode pending, unsignaled-tail --mode plain,"
+                + "unsignaled-tail --mode inline, many --mode quiet, many --mode sends --count 512",
+        "datagram, device, pacing, new-objects, held-sends --mode signaled, held-sends --mode tail,"
+                + "held-sends --mode shared, held-sends --mode begun, xrc, many --mode blocked",
+        // Of more threads than there are processors, none of which sleeps.
+        "threads --mode signaled, threads --mode every-fourth", "many --mode busy --count 128",
+        "xrc --signaled, xrc --mode opened, xrc --mode shared, xrc --mode shared --signaled, xrc --mode crossed,"
+                + "xrc --mode crossed --signaled, xrc --mode landed, xrc --mode landed --signaled",
+        "xrc --mode left, xrc --mode left --signaled, xrc --mode opened-by-sender, xrc --mode opened-by-sender --signaled, xrc --mode inherited,"
+                + "xrc --mode inherited --signaled"
     })
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
         try (Job job = Distribution.start()) {
-            resume(job, cases.split(", "));
-            restart(job, "hca", cases.split(", "));
+            final Path go = job.work().resolve("go");
+            final List<Running> programs = launch(job, go, cases.split(", *"));
+            final String folder = job.checkpoint().get("folder").asText();
+            Files.createFile(go);
+            for (final Running program : programs) {
+                program.succeed(ENDING);
+                assertDone(program);
+            }
+            Files.delete(go);
+            restart(job, "hca", folder, go, programs);
+        }
+    }
+
+    /** CRIU does not make their unlinked file again once their folder is gone, as it is after their ends: so there are two launches. */
+    @Test
+    void memoryThatBothRanksMapGoesOnAfterResumeAndAfterRestart() throws Exception {
+        try (Job job = Distribution.start()) {
+            final String[] cases = {"share-map --mode run", "share-map --mode rest"};
+            final Path go = job.work().resolve("resumed");
+            final List<Running> programs = launch(job, go, cases);
+            job.checkpoint();
+            Files.createFile(go);
+            for (final Running program : programs) {
+                program.succeed(ENDING);
+                assertDone(program);
+            }
+            restart(job, "hca", cases);
         }
     }
 
@@ -62,7 +84,7 @@ final class PairSystemTest {
                 "memory-window --mode invalid", "unreliable --mode uc", "unreliable --mode ud",
                 "extended-cq --mode timestamps", "datagram --mode group", "datagram --mode unicast",
                 "held-sends --mode tail", "held-sends --mode shared", "held-sends --mode begun", "xrc --signaled", "xrc --mode opened",
-                "xrc --mode shared"};
+                "xrc --mode shared", "in-error --mode fallen", "in-error --mode limits"};
             restart(job, second, cases);
         }
     }
@@ -129,36 +151,27 @@ final class PairSystemTest {
         }
     }
 
-    private static void resume(final Job job, final String... cases) throws Exception {
-        final Path go = job.work().resolve("resumed");
-        final List<Running> programs = launch(job, go, cases);
-        job.checkpoint();
-        finish(go, programs);
-    }
-
-    private static void finish(final Path go, final List<Running> programs) throws Exception {
-        Files.createFile(go);
-        for (final Running program : programs) {
-            program.succeed(ENDING);
-            assertDone(program);
-        }
-    }
-
+    /** Launches, saves, kills, and restarts. */
     private static List<Running> restart(final Job job, final String backend, final String... cases) throws Exception {
-        final Path go = job.work().resolve("restarted");
+        final Path go = job.work().resolve("go");
         final List<Running> programs = launch(job, go, cases);
         final String folder = job.checkpoint().get("folder").asText();
         for (final Running program : programs) {
             program.killHard();
         }
+        restart(job, backend, folder, go, programs);
+        return programs;
+    }
+
+    private static void restart(final Job job, final String backend, final String folder, final Path go,
+            final List<Running> programs) throws Exception {
         job.backend(backend);
-        final Running restarted = job.restartAndAwait(folder, 2 * cases.length);
+        final Running restarted = job.restartAndAwait(folder, 2 * programs.size());
         Files.createFile(go);
         restarted.succeed(ENDING);
         for (final Running program : programs) {
             assertDone(program);
         }
-        return programs;
     }
 
     private static List<Running> launch(final Job job, final Path go, final String... cases) throws Exception {
@@ -168,6 +181,10 @@ final class PairSystemTest {
             final String name = command.getFirst();
             command.set(0, job.program(name));
             command.addAll(List.of("--go", go.toString()));
+            if (name.equals("xrc") && !command.contains("--domain")) {
+                // That of the program itself goes with its folder at its end, and is missed in a restart after that.
+                command.addAll(List.of("--domain", job.work().resolve("domain-" + programs.size()).toString()));
+            }
             programs.add(job.launch(go.getFileName() + "-" + name + "-" + programs.size(),
                     command.toArray(new String[0])));
         }

@@ -2,13 +2,14 @@
 package org.shadowverbs.fabric;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
@@ -16,9 +17,8 @@ import org.junit.jupiter.params.provider.ValueSource;
  * Debian's perftest: as it is, under the preload with a checkpoint in the midst, and killed and restarted. It posts with ibv_wr_*
  * where it can, and its two ends keep a TCP connection all the time.
  */
-@Timeout(240)
 final class PerftestSystemTest {
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Running.DEADLINE;
 
     @ParameterizedTest
     @ValueSource(strings = {"ib_send_bw", "ib_write_lat", "ib_read_bw", "ib_atomic_bw"})
@@ -75,6 +75,25 @@ final class PerftestSystemTest {
             job.configure("");
             job.restartAndAwait(folder, 2).succeed(ENDING);
             Perftest.assertPlausible(client);
+        }
+    }
+
+    /** ib_read_bw takes as many READs at once as the device has: 128 as Soft-RoCE, 16 as mlx5. */
+    @Test
+    void aDeviceWithSmallerLimitsIsRefusedBeforeAnythingIsRestored() throws Exception {
+        try (Job job = Distribution.start(Map.of("SV_HCA_PERSONALITY", "rxe"))) {
+            launch(job, "reader", "ib_read_bw -s 64");
+            final String folder = job.checkpointed(job.startCheckpoint("--kill")).get("folder").asText();
+            job.environment("SV_HCA_PERSONALITY", "mlx5");
+            job.startCoordinator();
+            final Running refused = job.restart(folder);
+            assertEquals(1, refused.awaitEnd(ENDING), refused.errors());
+            assertTrue(refused.errors().matches("(?s).*restart: rank [01]: max_qp_(init_)?rd_atom 128 was used on device shadow0,"
+                    + " and shadow0 has 16\\s*"), refused.errors());
+            job.environment("SV_HCA_PERSONALITY", "rxe");
+            final Running restart = job.restartAndAwait(folder, 2);
+            Perftest.work(job, restart);
+            Perftest.end(restart);
         }
     }
 

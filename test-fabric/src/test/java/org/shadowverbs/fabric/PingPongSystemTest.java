@@ -8,16 +8,14 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 
 /**
  * Debian's ibv_rc_pingpong, which validates what it receives: killed and restarted in the midst, it ends as if nothing
  * had happened. The software HCA is slow until the last restart, so that the programs can't end before.
  */
-@Timeout(180)
 final class PingPongSystemTest {
     private static final int ITERATIONS = 20_000;
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Running.DEADLINE;
 
     @Test
     void endsAfterKillAndRestart() throws Exception {

@@ -15,7 +15,7 @@ import java.util.List;
 
 /** One or more runs of the self-checking program side by side, until all are told to stop. */
 final class Selfcheck {
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Running.DEADLINE;
     /** Of processor time: enough to post and verify thousands of operations. */
     private static final double SECONDS_OF_WORK = 0.5;
 
@@ -48,7 +48,7 @@ final class Selfcheck {
 
     /** Launches each rank by itself. */
     void launchOneByOne(final int size) throws IOException {
-        final Path meet = Files.createDirectory(job.work().resolve("meet"));
+        final Path meet = job.folder("meet");
         for (int rank = 0; rank < size; rank++) {
             programs.add(job.launch("rank-" + rank, job.program("selfcheck"), "-n", Integer.toString(size), "--rank",
                     Integer.toString(rank), "--dir", meet.toString(), "--stop-file", stop.toString(), "--json"));

@@ -104,6 +104,10 @@ final class StepsModel {
     final boolean[] pds = new boolean[SLOTS];
     final boolean[] cqs = new boolean[SLOTS];
     final boolean[] extendedCqs = new boolean[SLOTS];
+    /** On the channel. */
+    final boolean[] eventCqs = new boolean[SLOTS];
+    /** Its next completion makes an event, which is to be waited for before that is polled. */
+    final boolean[] armedCqs = new boolean[SLOTS];
     final boolean[] domains = new boolean[SLOTS];
     final Region[] regions = new Region[SLOTS];
     /** The protection domain of each. */

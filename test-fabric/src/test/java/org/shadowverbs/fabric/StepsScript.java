@@ -40,15 +40,18 @@ final class StepsScript {
     private final StringBuilder text = new StringBuilder();
     private final StepsModel model = new StepsModel();
     private final boolean lossy;
+    private final boolean overtaking;
     private SplittableRandom dice;
 
     /**
      * @param choices one for each step; 0: none
      * @param pauses how many there are to be, spread over the sequence
      * @param lossy what is on its way at a pause may be lost where the type allows that, so nothing is
+     * @param overtaking datagrams may overtake each other, so there is never more than one on its way to a queue pair
      */
-    StepsScript(final List<Integer> choices, final int pauses, final boolean lossy) {
+    StepsScript(final List<Integer> choices, final int pauses, final boolean lossy, final boolean overtaking) {
         this.lossy = lossy;
+        this.overtaking = overtaking;
         dice = new SplittableRandom(choices.size());
         begin();
         int paused = 0;
@@ -94,7 +97,7 @@ final class StepsScript {
     }
 
     private void step() {
-        switch (dice.nextInt(51)) {
+        switch (dice.nextInt(60)) {
             case 0 -> makePd();
             case 1 -> removePd();
             case 2 -> makeCq(dice.nextBoolean());
@@ -116,6 +119,7 @@ final class StepsScript {
             case 40, 41, 42, 43, 44 -> poll(dice.nextInt(SLOTS));
             case 45, 46 -> look();
             case 47, 48, 49 -> changeHold();
+            case 50, 51, 52, 53, 54, 55, 56, 57, 58 -> arm();
             default -> step("ids");
         }
     }
@@ -154,7 +158,9 @@ final class StepsScript {
         if (c >= 0) {
             model.cqs[c] = true;
             model.extendedCqs[c] = extended;
-            step("cq %d %d %d", c, ENTRIES, extended ? 1 : 0);
+            model.eventCqs[c] = dice.nextBoolean();
+            model.armedCqs[c] = false;
+            step("cq %d %d %d %d", c, ENTRIES, extended ? 1 : 0, model.eventCqs[c] ? 1 : 0);
         }
     }
 
@@ -335,7 +341,7 @@ final class StepsScript {
         }
     }
 
-    /** Of a receiver of XRC. One whose sender is gone has nothing to be asked for. */
+    /** For an XRC receiver. One without its sender cannot be asked for anything. */
     private void changeHandle() {
         final int q = any(i -> model.pairs[i] != null && model.pairs[i].type == Type.XRC);
         final int h = any(i -> model.handles[i] != null);
@@ -401,7 +407,7 @@ final class StepsScript {
 
     private void write() {
         final int k = sender(t -> t != Type.UD);
-        // Of what is lost without a receive nobody can say whether it has been written.
+        // Whether a message that is lost without a receive has been written cannot be known.
         final boolean immediate = dice.nextInt(3) == 0 || lossy && k >= 0 && model.pair(k).type == Type.UC;
         final int m = k < 0 ? -1 : region(model.pair(k).pd, false);
         final int to = m < 0 ? -1 : target(k, immediate);
@@ -413,7 +419,7 @@ final class StepsScript {
         }
     }
 
-    /** Of what never changes, or of what this queue pair has written. */
+    /** Reads what never changes, or what this queue pair has written. */
     private void read() {
         final int k = sender(Type::reliable);
         final int m = k < 0 ? -1 : region(model.pair(k).pd, false);
@@ -465,7 +471,7 @@ final class StepsScript {
                 if (to < 0 || !hasReceive(to)) {
                     return false;
                 }
-                if (model.end(to).sender != k && model.end(to).recvCompletions > 0) {
+                if ((overtaking || model.end(to).sender != k) && model.end(to).recvCompletions > 0) {
                     poll(model.pair(to).recvCq);
                 }
                 return true;
@@ -499,7 +505,21 @@ final class StepsScript {
     private void poll(final int c) {
         final int count = model.take(c);
         if (count > 0) {
+            if (model.armedCqs[c]) {
+                step("sleep %d", c);
+                model.armedCqs[c] = false;
+            }
             step("poll %d %d %d", c, count, model.extendedCqs[c] ? dice.nextInt(2) : 0);
+        }
+    }
+
+    /** What is there has come before; so it is certain that the next makes an event. */
+    private void arm() {
+        final int c = any(i -> model.cqs[i] && model.eventCqs[i]);
+        if (c >= 0) {
+            poll(c);
+            model.armedCqs[c] = true;
+            step("arm %d", c);
         }
     }
 

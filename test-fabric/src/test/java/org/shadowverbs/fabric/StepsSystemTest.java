@@ -13,36 +13,48 @@ import java.util.Map;
 import net.jqwik.api.ForAll;
 import net.jqwik.api.Property;
 import net.jqwik.api.ShrinkingMode;
+import net.jqwik.api.constraints.IntRange;
 import net.jqwik.api.constraints.Size;
 
 /**
  * Any legal sequence of verbs, with a checkpoint, a restart and another checkpoint inserted anywhere, looks to the
- * program like the same sequence without them, on the HCA and over TCP. The programs of one try are ranks of one job, with
+ * program like the same sequence without them, on the HCA and over TCP. Of completion queues that share a channel some
+ * have been asked for an event, and the program sleeps until it comes. The programs of one try are ranks of one job, with
  * a sequence each. Where one fails, what is reported is the shortest of those found in two minutes.
  */
 final class StepsSystemTest {
     private static final int PROGRAMS = 5;
     private static final int PAUSES = 3;
     private static final int RESTART_AT = 1;
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Running.DEADLINE;
 
     @Property(tries = 2, shrinking = ShrinkingMode.BOUNDED)
     void checkpointsAndRestartsAreNotSeen(@ForAll final boolean scrambled,
             @ForAll @Size(PROGRAMS) final List<@Size(min = 50, max = 200) List<Integer>> choices) throws Exception {
-        run(scrambled, "hca", "hca", choices.stream()
-                .map(c -> new StepsScript(c, PAUSES, false).toString()).toList());
+        run(scrambled, "hca", "hca", "strict", choices.stream()
+                .map(c -> new StepsScript(c, PAUSES, false, false).toString()).toList());
+    }
+
+    /** Nor on a device that answers in any way that the verbs leave open. */
+    @Property(tries = 1, shrinking = ShrinkingMode.BOUNDED)
+    void checkpointsAndRestartsAreNotSeenOnAHostileDevice(@ForAll final boolean scrambled,
+            @ForAll @IntRange(min = 1, max = 1000) final int seed,
+            @ForAll @Size(PROGRAMS) final List<@Size(min = 50, max = 200) List<Integer>> choices) throws Exception {
+        run(scrambled, "hca", "hca", "hostile:" + seed, choices.stream()
+                .map(c -> new StepsScript(c, PAUSES, false, true).toString()).toList());
     }
 
     @Property(tries = 2, shrinking = ShrinkingMode.BOUNDED)
     void restartsOnTheOtherBackendAreNotSeen(@ForAll final boolean scrambled, @ForAll final boolean fromTcp,
             @ForAll @Size(PROGRAMS) final List<@Size(min = 50, max = 200) List<Integer>> choices) throws Exception {
-        run(scrambled, fromTcp ? "ib2tcp" : "hca", fromTcp ? "hca" : "ib2tcp", choices.stream()
-                .map(c -> new StepsScript(c, PAUSES, true).toString()).toList());
+        run(scrambled, fromTcp ? "ib2tcp" : "hca", fromTcp ? "hca" : "ib2tcp", "strict", choices.stream()
+                .map(c -> new StepsScript(c, PAUSES, true, false).toString()).toList());
     }
 
-    private static void run(final boolean scrambled, final String first, final String second, final List<String> scripts)
-            throws Exception {
-        try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", scrambled ? "scrambled" : "identity"))) {
+    private static void run(final boolean scrambled, final String first, final String second, final String personality,
+            final List<String> scripts) throws Exception {
+        try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", scrambled ? "scrambled" : "identity",
+                "SV_HCA_PERSONALITY", personality))) {
             final List<String> expected = runNative(job, scripts);
             final List<Running> programs = new ArrayList<>();
             job.backend(first);

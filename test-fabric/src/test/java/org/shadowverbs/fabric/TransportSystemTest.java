@@ -7,7 +7,6 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -15,12 +14,11 @@ import org.junit.jupiter.params.provider.CsvSource;
  * Debian's ping-pong programs of the other transports: saved with resume, then killed and restarted in the midst, with ids
  * that are the real ones at first and with scrambled ones. The software HCA is slow until the restart.
  */
-@Timeout(180)
 final class TransportSystemTest {
     private static final int ITERATIONS = 10_000;
-    /** Of many queue pairs at a time, which end the sooner. */
+    /** Iterations over a shared receive queue, whose program ends sooner. */
     private static final int SHARED_ITERATIONS = 40_000;
-    private static final Duration ENDING = Duration.ofSeconds(100);
+    private static final Duration ENDING = Running.DEADLINE;
 
     /** The option that has the program compare what it receives, where it has one. */
     @ParameterizedTest

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.Assumptions;
  * All of it is removed at the end.
  */
 final class TwoHosts implements AutoCloseable {
-    private static final Duration COMMAND = Duration.ofSeconds(90);
+    private static final Duration COMMAND = Running.DEADLINE;
     private static final String SECRET = "known to both hosts";
 
     private final String prefix = "svt" + ProcessHandle.current().pid() + "-";

@@ -7,14 +7,12 @@ import java.time.Duration;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Debian's verbs programs, as they are, between two hosts that have Ethernet and nothing else. */
-@Timeout(240)
 final class TwoHostsSystemTest {
-    private static final Duration ENDING = Duration.ofSeconds(120);
+    private static final Duration ENDING = Running.DEADLINE;
     private static final int PORT = 18515;
 
     @Test

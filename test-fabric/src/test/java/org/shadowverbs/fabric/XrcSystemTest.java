@@ -10,14 +10,12 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
 /** Processes that shared an XRC domain have ended, and those that are left go on, through checkpoints and restarts. */
-@Timeout(180)
 final class XrcSystemTest {
-    private static final Duration ENDING = Duration.ofSeconds(60);
+    private static final Duration ENDING = Running.DEADLINE;
 
     /** Its queue pair is that of the one who has it open, on resume and on restart, whatever has become of the maker. */
     @Test
@@ -62,7 +60,7 @@ final class XrcSystemTest {
      */
     @ParameterizedTest
     @CsvSource({"crossed, whose domain is not the peer's any more: both must be restarted on one host and device",
-        "lent, which has not made it anew here: those that have it open must be restarted on one host and device"})
+        "opened-by-sender, which has not made it anew here: those that have it open must be restarted on one host and device"})
     void whatProcessesShareKeepsThemOnOneHost(final String mode, final String refusal) throws Exception {
         try (TwoHosts hosts = TwoHosts.start()) {
             final Path go = hosts.work().resolve("go");

@@ -4,8 +4,11 @@ package org.shadowverbs.coordinator.agent;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
@@ -16,6 +19,8 @@ import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantLock;
+import org.shadowverbs.coordinator.client.AgentPlace;
+import org.shadowverbs.coordinator.client.JobBackend;
 import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.process.CheckpointException;
@@ -28,6 +33,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
+import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
@@ -50,6 +56,8 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  */
 public final class Agent implements AutoCloseable {
     private static final int CLOSING_SECONDS = 90;
+    /** So long an agent that ends waits for its processes to be thawed. */
+    private static final int LAST_STEP_SECONDS = 20;
 
     private final AgentOptions options;
     private final EventLog log;
@@ -64,6 +72,8 @@ public final class Agent implements AutoCloseable {
     private final CountDownLatch joined = new CountDownLatch(1);
     /** Until the agents of all hosts of a restart have come. */
     private final CompletableFuture<Void> mayRestore = new CompletableFuture<>();
+    /** What a restart has come to, once that is known: empty, or what went wrong. */
+    private final CompletableFuture<String> running = new CompletableFuture<>();
     private final AtomicBoolean closed = new AtomicBoolean();
     private final String id;
 
@@ -73,7 +83,11 @@ public final class Agent implements AutoCloseable {
     private final LaunchedPrograms programs;
     private final LocalRanks ranks;
     private String job = "";
+    /** As the coordinator has said; before that nothing waits for it. */
+    private int deadlineSeconds;
     private boolean restored;
+    /** Where processes that are restored look for their agent. */
+    private List<Path> launchedAt = List.of();
     /** Whether it brings ranks of a checkpoint, or did. */
     private final boolean restores;
 
@@ -101,9 +115,9 @@ public final class Agent implements AutoCloseable {
         id = options.host() + "-" + ProcessHandle.current().pid() + "-"
                 + Integer.toHexString(System.identityHashCode(this));
         log = new EventLog(options.runDirectory().resolve("agent.log"));
-        images = new ImageWorker(options, checkpointer, folder);
-        coordinator = new CoordinatorLink(options, log, this::hello, this::fromCoordinator, this::coordinatorLost,
+                coordinator = new CoordinatorLink(options, log, this::hello, this::fromCoordinator, this::coordinatorLost,
                 this::endIfIdle);
+        images = new ImageWorker(options, checkpointer, folder, coordinator::send);
         programs = new LaunchedPrograms(lock, options, log, coordinator);
         ranks = new LocalRanks(lock, options, log, coordinator, programs, fetched, closed::get);
         restores = manifest != null;
@@ -111,7 +125,10 @@ public final class Agent implements AutoCloseable {
             restored = true;
             job = manifest.job();
             ranks.expect(manifest);
+            launchedAt = manifest.hosts().stream().flatMap(part -> part.trees().stream())
+                    .map(Manifest.TreePart::agent).filter(Objects::nonNull).distinct().map(Path::of).toList();
         } else {
+            JobBackend.forget(options.socket());
             programs.findRunning();
         }
         socket = new AgentSocket(options, log, ranks, programs, this::job);
@@ -132,6 +149,11 @@ public final class Agent implements AutoCloseable {
     /** Done when the agents of all hosts that are to restore something have joined, and {@link #restore} may begin. */
     public CompletableFuture<Void> mayRestore() {
         return mayRestore;
+    }
+
+    /** Done when the restored ranks of all hosts run, with an empty text, or with what went wrong: then none is to. */
+    public CompletableFuture<String> running() {
+        return running;
     }
 
     /** Why the coordinator turned this agent away, or an empty string. */
@@ -157,19 +179,27 @@ public final class Agent implements AutoCloseable {
             final List<Member> members = ranks.welcomed().stream().map(LocalRank::member).toList();
             return new AgentHello(FrameType.VERSION, options.secret(), id, options.host(),
                     ProcessHandle.current().pid(), job, ranks.epoch(), ranks.attempt(), restored, members,
-                    programs.all(), programs.settings(), options.ownCommand());
+                    programs.all(), settings(), options.ownCommand());
         } finally {
             lock.unlock();
         }
     }
 
-    private void fromCoordinator(final Message message) throws ProtocolException {
+    private Map<String, String> settings() {
+        final Map<String, String> settings = new HashMap<>(programs.settings());
+        if (restores) {
+            settings.put(AgentHello.BACKEND, options.backend());
+        }
+        return settings;
+    }
+
+    private void fromCoordinator(final Message message) throws IOException {
         switch (message) {
             case AgentWelcome m -> welcomed(m);
             case RankNumber m -> ranks.numbered(m, job());
             case ToRanks m -> ranks.toRanks(m);
             case Freeze m -> step(() -> freeze(m));
-            case Save m -> saving = step(() -> coordinator.send(images.save(m, ranks.welcomed(), programs.all())));
+            case Save m -> saving = step(() -> save(m));
             case Thaw m -> {
                 // A save that is given up must not keep the job frozen until it is done.
                 saving.cancel(true);
@@ -181,16 +211,31 @@ public final class Agent implements AutoCloseable {
                 coordinator.ending(); // its connection is about to end, and that is no loss
                 Thread.ofPlatform().name("quit").start(() -> quit(m.reason()));
             }
+            case Restored m -> running.complete(m.problem());
             case Refused m -> log.add("the coordinator refuses: " + m.reason());
             default -> throw new ProtocolException("message of type " + message.type() + " from the coordinator");
         }
     }
 
-    private void welcomed(final AgentWelcome m) {
+    private void welcomed(final AgentWelcome m) throws IOException {
+        if (!m.backend().isEmpty()) {
+            new JobBackend(m.backend(), options.secret(), options.tcpAddress()).write(options.socket());
+        }
+        for (final Path socket : launchedAt) {
+            try {
+                AgentPlace.move(socket, m.job(), options.socket());
+            } catch (IOException e) {
+                log.add("processes that have not used verbs yet will not find this agent: " + socket + ": " + e);
+            }
+        }
         lock.lock();
         try {
             job = m.job();
+            deadlineSeconds = m.deadlineSeconds();
             ranks.coordinatorCame(m.epoch());
+            if (joined.getCount() == 0 && ranks.allRun()) {
+                running.complete(""); // what the coordinator before this one was about to say
+            }
         } finally {
             lock.unlock();
         }
@@ -205,6 +250,7 @@ public final class Agent implements AutoCloseable {
 
     /** An agent that no coordinator wants and that has nothing to look after is of no use to anybody. */
     private void endIfIdle() {
+        running.complete("there has been no coordinator for a minute, and the job did not run yet");
         if (roots().isEmpty()) {
             Thread.ofPlatform().name("quit").start(() -> quit("no coordinator, and no process of the job"));
         }
@@ -238,6 +284,16 @@ public final class Agent implements AutoCloseable {
         coordinator.send(images.freeze(m, ranks.welcomed(), programs.all()));
     }
 
+    private void save(final Save m) {
+        final Message answer = images.save(m, ranks.welcomed(), programs.all());
+        try {
+            coordinator.send(answer);
+        } catch (IllegalArgumentException e) {
+            coordinator.send(new StepFailed(m.epoch(), "SAVE", "what the manifest is to say of this host is too long: "
+                    + e.getMessage()));
+        }
+    }
+
     private void thaw(final Thaw m) {
         if (m.outcome().equals("restored")) {
             mayRestore.complete(null);
@@ -256,6 +312,15 @@ public final class Agent implements AutoCloseable {
 
     // ---- restart ----
 
+    private Duration deadline() {
+        lock.lock();
+        try {
+            return Duration.ofSeconds(deadlineSeconds);
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /**
      * Restores the processes of the checkpoint that this agent was made for and gives the ranks their verdict. They run
      * when it returns.
@@ -266,7 +331,7 @@ public final class Agent implements AutoCloseable {
     public RestoredJob restore(final Manifest manifest) throws CheckpointException {
         final RestoredJob running;
         try {
-            running = images.restore(manifest, ranks.welcomed());
+            running = images.restore(manifest, ranks.welcomed(), deadline());
         } catch (CheckpointException e) {
             coordinator.send(new StepFailed(ranks.epoch(), "THAW", e.getMessage()));
             throw e;
@@ -331,12 +396,24 @@ public final class Agent implements AutoCloseable {
             return;
         }
         coordinator.close();
+        saving.cancel(true);
         step(images::letGo);
         steps.shutdown();
+        try {
+            if (!steps.awaitTermination(LAST_STEP_SECONDS, TimeUnit.SECONDS)) {
+                log.add("the last step of a checkpoint has not ended within " + LAST_STEP_SECONDS + " s");
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
         try {
             if (nobodyIsLeft()) {
                 // While the socket is this one's: no other agent's processes use the run directory yet.
                 ReceiverRegister.clear(options.runDirectory());
+                JobBackend.forget(options.socket());
+                for (final Path place : launchedAt) {
+                    AgentPlace.stay(place, job());
+                }
             }
             socket.close();
             programs.forget();

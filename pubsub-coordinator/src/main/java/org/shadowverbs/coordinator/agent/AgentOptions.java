@@ -15,8 +15,8 @@ import java.util.List;
  * @param secret to be shown to the coordinator, and to be the restored ranks' from then on; empty: none
  * @param secretGiven by the user, so that ranks and launches must show it, too; one that the coordinator has made is for the
  *     network: who reaches the socket, in a folder of one user's, has nothing to prove
- * @param backend for verdicts: "hca", "ib2tcp" or "same"
- * @param tcpAddress at which restored ranks are to be reached over TCP ({@code SHADOWVERBS_TCP_ADDRESS}); empty: nobody has said
+ * @param backend as in a verdict
+ * @param tcpAddress at which restored ranks are to be reached over TCP ({@code SHADOWVERBS_TCP_ADDRESS}); empty: not given
  * @param ownCommand starts this agent anew should it be lost; empty where the processes of the job end with it
  * @param coordinatorCommand starts the coordinator anew when it is lost; empty: somebody else does
  */

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.agent;
 
-import java.io.EOFException;
 import java.io.IOException;
 import java.net.StandardProtocolFamily;
 import java.net.UnixDomainSocketAddress;
-import java.nio.channels.AsynchronousCloseException;
 import java.nio.channels.ServerSocketChannel;
-import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.util.function.Supplier;
+import org.shadowverbs.coordinator.protocol.Acceptor;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.RegisterTree;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
 import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
-import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 
 /**
  * The Unix socket of a host's agent. Whoever comes says first what it is: a rank, which stays for as long as its process
- * lives, or a launch, which is answered at once. Each has a virtual thread; there is no state to guard but the socket.
+ * lives, or a launch, which is answered at once.
  */
 final class AgentSocket implements AutoCloseable {
     private static final int BACKLOG = 128;
@@ -32,7 +30,7 @@ final class AgentSocket implements AutoCloseable {
     private final LocalRanks ranks;
     private final LaunchedPrograms programs;
     private final Supplier<String> job;
-    private final ServerSocketChannel listener;
+    private final Acceptor acceptor;
 
     /**
      * Binds the socket, in place of one that is there; {@link #open} is to follow.
@@ -48,66 +46,35 @@ final class AgentSocket implements AutoCloseable {
         this.programs = programs;
         this.job = job;
         Files.deleteIfExists(options.socket());
-        listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
+        final ServerSocketChannel listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
         try {
             listener.bind(UnixDomainSocketAddress.of(options.socket()), BACKLOG);
+            Files.setPosixFilePermissions(options.socket(), PrivateFiles.FILE.value());
         } catch (IOException | RuntimeException e) {
             listener.close();
             throw new IOException("the agent's socket " + options.socket() + " can't be made: " + e.getMessage(), e);
         }
+        acceptor = new Acceptor(listener, log, FrameChannel::new, this::serve);
     }
 
     /** Begins to accept. */
     void open() {
-        Thread.ofPlatform().daemon().name("accept").start(this::acceptLoop);
+        acceptor.open();
         log.add("agent of host " + options.host() + " listens at " + options.socket());
     }
 
-    private void acceptLoop() {
-        for (;;) {
-            final SocketChannel channel;
-            try {
-                channel = listener.accept();
-            } catch (AsynchronousCloseException e) {
-                return;
-            } catch (IOException e) {
-                if (!listener.isOpen()) {
-                    return;
-                }
-                log.add("accept failed: " + e);
-                continue;
+    private void serve(final Message first, final FrameChannel channel) throws IOException {
+        switch (first) {
+            case Hello hello -> {
+                check(hello.version(), hello.secret());
+                ranks.serve(hello, channel);
             }
-            Thread.ofVirtual().name("rank").start(() -> serve(channel));
-        }
-    }
-
-    private void serve(final SocketChannel socket) {
-        final FrameChannel channel = new FrameChannel(socket);
-        try {
-            final Message first = channel.read();
-            switch (first) {
-                case Hello hello -> {
-                    check(hello.version(), hello.secret());
-                    ranks.serve(hello, channel);
-                }
-                case RegisterTree tree -> {
-                    check(tree.version(), tree.secret());
-                    programs.register(tree);
-                    channel.write(new Registered(job.get()));
-                }
-                default -> throw new ProtocolException("a connection begins with message type " + first.type());
+            case RegisterTree tree -> {
+                check(tree.version(), tree.secret());
+                programs.register(tree);
+                channel.write(new Registered(job.get()));
             }
-        } catch (EOFException e) {
-            // whoever it was only looked whether somebody listens
-        } catch (IOException | RuntimeException e) {
-            log.add("connection closed: " + e.getMessage());
-            try {
-                channel.write(new Refused(String.valueOf(e.getMessage())));
-            } catch (IOException gone) {
-                channel.close(); // it does not listen any more
-            }
-        } finally {
-            channel.close();
+            default -> throw new ProtocolException("a connection begins with message type " + first.type());
         }
     }
 
@@ -124,7 +91,7 @@ final class AgentSocket implements AutoCloseable {
     /** Those that are connected stay so. */
     @Override
     public void close() throws IOException {
-        listener.close();
+        acceptor.close();
         Files.deleteIfExists(options.socket());
     }
 }

@@ -114,7 +114,9 @@ final class CoordinatorLink implements AutoCloseable {
                 handler.handle(message);
             }
         } catch (EOFException e) {
-            log.add("the coordinator closed the connection");
+            if (!closing) {
+                log.add("the coordinator closed the connection");
+            }
         } catch (IOException | RuntimeException e) {
             if (!closing) {
                 log.add("connection to the coordinator: " + e);

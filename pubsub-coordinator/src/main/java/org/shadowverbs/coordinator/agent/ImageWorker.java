@@ -12,14 +12,19 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.locks.LockSupport;
+import java.util.function.Consumer;
+import org.shadowverbs.coordinator.client.AgentPlace;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.FreezeRequest;
 import org.shadowverbs.coordinator.process.FrozenTrees;
 import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.PassingStateException;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.ProcessRoot;
+import org.shadowverbs.coordinator.process.Progress;
 import org.shadowverbs.coordinator.process.RestoreRequest;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
@@ -27,23 +32,30 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
+import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /** The steps of a checkpoint that deal with processes. They run one after the other, on the agent's step thread. */
 final class ImageWorker {
     private static final int SIGKILL = 9;
     private static final int TERM_SECONDS = 10;
-    private static final Duration RESTORE_DEADLINE = Duration.ofMinutes(5);
+    private static final int MOST_THAWS = 3;
+    private static final long THAW_PAUSE_NANOS = 50_000_000;
 
     private final AgentOptions options;
     private final ProcessCheckpointer checkpointer;
     private final Path restoreFolder;
+    private final Consumer<Message> coordinator;
     private FrozenTrees frozen;
 
-    ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final Path restoreFolder) {
+    /** @param coordinator is told how steps go on that take as long as there is data */
+    ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final Path restoreFolder,
+            final Consumer<Message> coordinator) {
+        this.coordinator = coordinator;
         this.options = options;
         this.checkpointer = checkpointer;
         this.restoreFolder = restoreFolder;
@@ -51,6 +63,9 @@ final class ImageWorker {
 
     Message freeze(final Freeze m, final List<LocalRank> ranks, final List<Tree> trees) {
         letGo();
+        if (frozen != null) {
+            return new StepFailed(m.epoch(), "FREEZE", "processes are stopped that could not be thawed before");
+        }
         try {
             final List<ProcessRoot> roots = new ArrayList<>();
             final Set<Long> taken = new LinkedHashSet<>();
@@ -72,7 +87,8 @@ final class ImageWorker {
                     .contains(ProcessHandle.current().pid())) {
                 return new StepFailed(m.epoch(), "FREEZE", "the agent itself descends from a program of the job");
             }
-            frozen = checkpointer.freeze(FreezeRequest.of(roots, pipes));
+            frozen = checkpointer.freeze(FreezeRequest.of(roots, pipes, Duration.ofSeconds(m.deadlineSeconds()),
+                    progress(m.epoch(), "SAVE")));
             return new Frozen(m.epoch(), frozen.trees().stream().map(t -> String.join(", ", t)).toList(),
                     frozen.freezeNanos());
         } catch (CheckpointException | IOException e) {
@@ -80,6 +96,10 @@ final class ImageWorker {
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "FREEZE", e.toString());
         }
+    }
+
+    private Progress progress(final long epoch, final String step) {
+        return new Progress(done -> coordinator.accept(new StepProgress(epoch, step, done)));
     }
 
     private static String treeName(final Tree tree) {
@@ -98,7 +118,7 @@ final class ImageWorker {
             }
             final String directory = "host-" + options.host() + "-" + ProcessHandle.current().pid();
             final Path folder = checkpoint.resolve(directory);
-            Files.createDirectory(folder);
+            Files.createDirectory(folder, PrivateFiles.FOLDER);
             final HostImages images = frozen.save(folder);
             final List<Manifest.RankPart> rankParts = new ArrayList<>();
             final Map<Long, String> names = new LinkedHashMap<>();
@@ -110,10 +130,12 @@ final class ImageWorker {
             final List<Manifest.TreePart> treeParts = new ArrayList<>();
             for (final Tree t : trees) {
                 treeParts.add(new Manifest.TreePart(t.hostPid(), names.getOrDefault(t.hostPid(), treeName(t)),
-                        t.argv(), t.cwd()));
+                        t.argv(), t.cwd(), ProcFs.environment(t.hostPid(), AgentPlace.SOCKET)));
             }
             return new Saved(m.epoch(), images.bytes(), ManifestFile.toJson(
                     new Manifest.HostPart(options.host(), directory, rankParts, treeParts, images)));
+        } catch (PassingStateException e) {
+            return new StepFailed(m.epoch(), "SAVE", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
             return new StepFailed(m.epoch(), "SAVE", e.getMessage());
         } catch (RuntimeException e) {
@@ -138,21 +160,27 @@ final class ImageWorker {
         }
     }
 
-    /** Thaws what is frozen, whatever the checkpoint has come to. */
+    /**
+     * Thaws what is frozen, whatever the checkpoint has come to. Tries more than once: there may be no THAW to come, when the agent
+     * ends or its coordinator is gone.
+     */
     void letGo() {
-        if (frozen == null) {
-            return;
+        for (int tries = 1; frozen != null; tries++) {
+            try {
+                frozen.close();
+                frozen = null;
+            } catch (CheckpointException | RuntimeException e) {
+                new EventLog(options.runDirectory().resolve("agent.log")).add("processes could not be thawed: " + e.getMessage());
+                if (tries == MOST_THAWS) {
+                    return; // a THAW that comes tries again
+                }
+                LockSupport.parkNanos(THAW_PAUSE_NANOS);
+            }
         }
-        try {
-            frozen.close();
-        } catch (CheckpointException e) {
-            new EventLog(options.runDirectory().resolve("agent.log")).add("processes could not be thawed: "
-                    + e.getMessage());
-        }
-        frozen = null;
     }
 
-    RestoredJob restore(final Manifest manifest, final List<LocalRank> ranks) throws CheckpointException {
+    /** @param deadline how long nothing may be read */
+    RestoredJob restore(final Manifest manifest, final List<LocalRank> ranks, final Duration deadline) throws CheckpointException {
         final Map<String, LocalRank> byUid = new LinkedHashMap<>();
         ranks.forEach(r -> byUid.put(r.uid, r));
         final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
@@ -165,7 +193,7 @@ final class ImageWorker {
                 }
                 job.add(part, checkpointer.restore(new RestoreRequest(restoreFolder.resolve(part.directory()),
                         part.images(), restoreFolder.getFileName().toString(), pipes, own.resolve("0"),
-                        own.resolve("1"), own.resolve("2"), RESTORE_DEADLINE)));
+                        own.resolve("1"), own.resolve("2"), deadline, progress(manifest.epoch(), "THAW"))));
             }
             return job;
         } catch (CheckpointException | RuntimeException e) {

@@ -35,6 +35,8 @@ final class LocalRank {
     MemberState state;
     /** Its link while that is open. */
     Outbox link;
+    /** Whether it has been welcomed on that link: the first that it hears. */
+    boolean greeted;
     /** Down when all that came through the link has been dealt with. */
     CountDownLatch linkDone = new CountDownLatch(0);
     /** Whether it has been welcomed, so that the coordinator knows it. */
@@ -43,9 +45,9 @@ final class LocalRank {
     ProcessWatch watch;
     /** The keys that an answer for the host is cut to: those of its last contribution, in a drain those of all. */
     private Set<String> wanted = Set.of();
-    /** Of these, those that it had not asked for before. */
+    /** Those of the wanted keys that it had not asked for before. */
     private Set<String> asked = Set.of();
-    /** What it said last before it closes its link, until it has. */
+    /** The last message before it closes its link, until it has closed it. */
     Detached detached;
     /** The socket that it has given to be held while its image is made; -1: none. */
     int held = -1;
@@ -94,11 +96,16 @@ final class LocalRank {
         return new Member(uid, number, pid, hostPid, treeRootPid, program, epoch, (byte) state.ordinal());
     }
 
-    /** To the rank, if its link is open. */
+    /** To the rank, if its link is open. What comes before it is welcomed it learns from the welcome. */
     void send(final Message message) {
-        if (link != null) {
+        if (link != null && greeted) {
             link.send(message);
         }
+    }
+
+    /** Its gates are closed and it comes back by itself, with another link: only the end of its process is its end. */
+    boolean isAway() {
+        return state == MemberState.DETACHED || state == MemberState.REATTACHING;
     }
 
     /** The name under which the process checkpointer knows it. */

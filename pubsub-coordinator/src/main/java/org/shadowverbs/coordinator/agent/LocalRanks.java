@@ -33,19 +33,19 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
+import org.shadowverbs.coordinator.protocol.RankMessages.ExitMessages;
 import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
 import org.shadowverbs.coordinator.protocol.RankMessages.GiveBack;
 import org.shadowverbs.coordinator.protocol.RankMessages.Goodbye;
 import org.shadowverbs.coordinator.protocol.RankMessages.Held;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hold;
-import org.shadowverbs.coordinator.protocol.RankMessages.LastWill;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
+import org.shadowverbs.coordinator.protocol.RankMessages.Notify;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 import org.shadowverbs.coordinator.protocol.RankMessages.Shutdown;
-import org.shadowverbs.coordinator.protocol.RankMessages.Tell;
 import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
@@ -153,6 +153,7 @@ final class LocalRanks {
                 rank.link.close();
             }
             rank.link = link;
+            rank.greeted = false;
             rank.linkDone = linkDone;
             coordinator.send(new RankJoined(rank.member()));
         } finally {
@@ -220,8 +221,8 @@ final class LocalRanks {
                 case Progress p -> pass(rank, p);
                 case Publish p -> pass(rank, p);
                 case Lookup l -> pass(rank, l);
-                case Tell t -> pass(rank, t);
-                case LastWill w -> pass(rank, w);
+                case Notify t -> pass(rank, t);
+                case ExitMessages w -> pass(rank, w);
                 case Goodbye g -> {
                     rank.saidGoodbye = true;
                     remove(rank, (byte) 0, g.status(), "");
@@ -263,8 +264,7 @@ final class LocalRanks {
                 pass(rank, rank.detached);
                 rank.detached = null;
             }
-            if (rank.saidGoodbye || rank.state == MemberState.DETACHED || rank.pendingVerdict != null
-                    || agentEnds.getAsBoolean()) {
+            if (rank.saidGoodbye || rank.isAway() || rank.pendingVerdict != null || agentEnds.getAsBoolean()) {
                 return;
             }
         } finally {
@@ -275,7 +275,7 @@ final class LocalRanks {
         }
         lock.lock();
         try {
-            if (rank.link == null && rank.state != MemberState.DETACHED) {
+            if (rank.link == null && !rank.isAway()) {
                 remove(rank, (byte) 2, 0, why);
             }
         } finally {
@@ -321,13 +321,13 @@ final class LocalRanks {
 
     // ---- what they are told ----
 
-    /** A coordinator has come, or come back: it is told of the ranks that it does not know, which came while there was none. */
+    /** A coordinator has come, or come back: it is told of the ranks whose links came while there was none. */
     void coordinatorCame(final long itsEpoch) {
         lock.lock();
         try {
             epoch = Math.max(epoch, itsEpoch);
             for (final LocalRank rank : ranks.values()) {
-                if (!rank.welcomed) {
+                if (!rank.welcomed || rank.link != null && !rank.greeted) {
                     coordinator.send(new RankJoined(rank.member()));
                 }
             }
@@ -345,6 +345,7 @@ final class LocalRanks {
                 return;
             }
             if (!m.refusal().isEmpty()) {
+                rank.greeted = true;
                 rank.send(new Refused(m.refusal()));
                 if (rank.link != null) {
                     rank.link.closeAfterSending();
@@ -354,6 +355,10 @@ final class LocalRanks {
             }
             rank.number = m.rank();
             rank.welcomed = true;
+            if (rank.greeted) {
+                return; // a coordinator that has come back says it again
+            }
+            rank.greeted = true;
             rank.send(new Welcome(m.rank(), job, m.epoch(), m.attempt(), m.deadlineSeconds(),
                     rank.verdictPipe.path().toString()));
         } finally {
@@ -401,6 +406,16 @@ final class LocalRanks {
                         rank.found(a, key -> fetched.get(a.epoch() + "/" + key)), a.unanimous(), a.ranks(), a.departed()));
             }
             default -> rank.send(message);
+        }
+    }
+
+    /** Whether the application of every rank runs, with open gates. */
+    boolean allRun() {
+        lock.lock();
+        try {
+            return ranks.values().stream().allMatch(r -> r.state == MemberState.RUNNING);
+        } finally {
+            lock.unlock();
         }
     }
 

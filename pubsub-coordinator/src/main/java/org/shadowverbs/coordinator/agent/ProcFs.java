@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.agent;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
@@ -19,6 +20,22 @@ final class ProcFs {
     private static final Path PROC = Path.of("/proc");
 
     private ProcFs() {
+    }
+
+    /** A variable of the environment that a process was started with; null when it has none of that name. */
+    static String environment(final long pid, final String name) {
+        try {
+            for (final String one : Files.readString(Path.of("/proc", Long.toString(pid), "environ"),
+                    StandardCharsets.ISO_8859_1).split("\0")) {
+                if (one.startsWith(name + "=")) {
+                    return new String(one.substring(name.length() + 1).getBytes(StandardCharsets.ISO_8859_1),
+                            StandardCharsets.UTF_8);
+                }
+            }
+        } catch (IOException e) {
+            return null; // it has ended, which the image's maker will say
+        }
+        return null;
     }
 
     /** The roots and all their descendants that exist now. */
@@ -43,9 +60,6 @@ final class ProcFs {
      * them. Where no process fits, {@code pid} itself.
      */
     static long hostPid(final long pid, final Collection<Long> roots) {
-        if (pid == innermostPid(pid)) {
-            return pid;
-        }
         for (final long candidate : descendants(roots)) {
             if (innermostPid(candidate) == pid) {
                 return candidate;

@@ -2,6 +2,8 @@
 package org.shadowverbs.coordinator.cli;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.UnknownHostException;
 import java.nio.file.Path;
 import java.util.Map;
 import org.shadowverbs.coordinator.protocol.JobSecret;
@@ -10,25 +12,30 @@ import org.shadowverbs.coordinator.protocol.RunDirectory;
 /**
  * Which coordinator a command means.
  *
- * @param named whether the user named it, by flags or environment; else it is the default one of this host
+ * @param named whether the user named it, by options or environment; else it is the default one of this host
  * @param environment the command's
  */
 public record Address(String host, int port, boolean named, Map<String, String> environment) {
     static final int DEFAULT_PORT = 7790;
 
-    static Address of(final String command, final Arguments arguments, final Map<String, String> environment)
-            throws UsageException {
-        final String envHost = environment.getOrDefault("SHADOWVERBS_COORD_HOST", "");
-        final String envPort = environment.getOrDefault("SHADOWVERBS_COORD_PORT", "");
-        final String host = arguments.value("-h", envHost.isEmpty() ? "localhost" : envHost);
-        if (host.isEmpty()) {
-            throw new UsageException(command + ": -h needs the name of a host");
+    /** That nobody answers there; and why that may be, where it is another host. */
+    String nobodyAnswers() {
+        return "no coordinator answers at " + this + (isLocalhost() ? ""
+                : "; one that was started without --address 0.0.0.0 can be reached on its own host alone");
+    }
+
+    /** The command that starts a coordinator there. */
+    String start() {
+        return "shadowverbs coordinator --daemon" + (isLocalhost() ? "" : " --address 0.0.0.0") + " --port " + port;
+    }
+
+    /** Where a coordinator listens that is not told otherwise. */
+    private boolean isLocalhost() {
+        try {
+            return InetAddress.getByName(host).equals(InetAddress.getByName("localhost"));
+        } catch (UnknownHostException e) {
+            return true; // then the name is what is wrong
         }
-        final int port = arguments.has("-p") ? arguments.number(command, "-p", 0, 1, 65535)
-                : envPort.isEmpty() ? DEFAULT_PORT : Arguments.number("SHADOWVERBS_COORD_PORT", envPort, 1, 65535);
-        return new Address(host, port,
-                arguments.has("-h") || arguments.has("-p") || !envHost.isEmpty() || !envPort.isEmpty(),
-                environment);
     }
 
     /** Where the agent of this host that belongs to that coordinator lives. */

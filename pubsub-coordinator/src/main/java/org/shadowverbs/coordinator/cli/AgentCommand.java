@@ -6,10 +6,9 @@ import java.net.InetAddress;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import org.shadowverbs.coordinator.agent.Agent;
@@ -27,28 +26,33 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  * {@code agent}: one for each host and coordinator. What follows {@code --} is the command that starts the coordinator
  * anew when it is lost.
  */
-final class AgentCommand {
+final class AgentCommand extends CliCommand {
     private static final int JOIN_MILLIS = 30_000;
     private static final String FETCHED = "fetched.map-";
     private static final Pattern PID = Pattern.compile("[0-9]{1,18}");
 
     private final Map<String, String> environment;
+    private final AddressOptions coordinator = new AddressOptions(this);
+    private final Supplier<Boolean> background = flag("--daemon", "in the background; returns when it is ready");
+    private final Supplier<List<String>> coordinatorCommand = operands("COMMAND", "0..*",
+            "after --: starts the coordinator when it is lost");
 
     AgentCommand(final Map<String, String> environment) {
+        super("runs the agent of this host", "launch does it by itself.");
         this.environment = environment;
     }
 
-    int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse("agent", args, Set.of("-h", "-p"), Set.of("--daemon"));
-        final Address address = Address.of("agent", a, environment);
-        if (a.has("--daemon")) {
-            return daemon(args, address);
+    @Override
+    public Integer call() throws CommandException {
+        final Address address = coordinator.address(environment);
+        if (background.get()) {
+            return daemon(address);
         }
-        try (Agent agent = new Agent(options(address, Verdict.SAME_BACKEND, own(args), a.operands()), new Criu(),
+        try (Agent agent = new Agent(options(address, Verdict.SAME_BACKEND, own(), coordinatorCommand.get()), new Criu(),
                 store(address))) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("agent: " + (agent.refusal().isEmpty()
-                        ? "no coordinator answers at " + address : agent.refusal()));
+                        ? address.nobodyAnswers() : agent.refusal()));
             }
             System.out.println("agent of job " + agent.job() + " ready");
             System.out.close();
@@ -62,9 +66,9 @@ final class AgentCommand {
         }
     }
 
-    private static List<String> own(final List<String> args) throws CommandException {
+    private List<String> own() throws CommandException {
         final List<String> own = Installation.daemon("agent");
-        own.addAll(args);
+        own.addAll(arguments());
         return own;
     }
 
@@ -107,15 +111,13 @@ final class AgentCommand {
         return Files.exists(kernel) ? Files.readString(kernel).strip() : InetAddress.getLocalHost().getHostName();
     }
 
-    private int daemon(final List<String> args, final Address address) throws CommandException {
-        final List<String> rest = new ArrayList<>(args);
-        rest.remove("--daemon");
-        final List<String> command = Installation.daemon("agent");
-        command.addAll(rest);
+    private int daemon(final Address address) throws CommandException {
+        final List<String> service = Installation.daemon("agent");
+        service.addAll(argumentsOfDaemon());
         try {
             final Path directory =
                     RunDirectory.make(RunDirectory.root(environment), address.host(), address.port());
-            System.out.println(Daemons.start("the agent", command, directory.resolve("agent.err")));
+            System.out.println(Daemons.start("the agent", service, directory.resolve("agent.err")));
             return 0;
         } catch (IOException e) {
             throw new CommandException("agent: " + e.getMessage());

@@ -50,7 +50,7 @@ public final class CoordinatorClient {
         try {
             channel = FrameChannel.connect(new InetSocketAddress(address.host(), address.port()), CONNECT_MILLIS);
         } catch (IOException | RuntimeException e) {
-            throw new Unreachable("no coordinator answers at " + address + " ("
+            throw new Unreachable(address.nobodyAnswers() + " ("
                     + (e instanceof java.nio.channels.UnresolvedAddressException
                     || e instanceof java.net.UnknownHostException ? "unknown host" : e.getMessage()) + ")");
         }

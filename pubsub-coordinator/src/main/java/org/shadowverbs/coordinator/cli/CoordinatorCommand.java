@@ -6,10 +6,9 @@ import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.function.Supplier;
 import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.server.Coordinator;
@@ -19,34 +18,39 @@ import org.shadowverbs.coordinator.store.LazyStore;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /** {@code coordinator}: in the foreground, or with {@code --daemon} as a process of its own. */
-final class CoordinatorCommand {
-    private static final int DEFAULT_KEEP = 2;
-    private static final int DEFAULT_DEADLINE_SECONDS = 60;
-
+final class CoordinatorCommand extends CliCommand {
     private final Map<String, String> environment;
+    private final Supplier<Integer> port = number(List.of("-p", "--port"), "PORT", 0, 65535, Address.DEFAULT_PORT,
+            "port to listen at, 0 for any free one (7790)");
+    private final Supplier<Path> portFile = path("--port-file", "FILE", "write the port there once it listens");
+    private final Supplier<String> address = text(List.of("--address"), "ADDR", "localhost",
+            "address to listen at (localhost); 0.0.0.0 for a job of several hosts");
+    private final Supplier<Boolean> background = flag("--daemon", "in the background; returns when it is ready");
+    private final Supplier<Boolean> exitOnLast = flag("--exit-on-last", "end with the last program of the job");
+    private final Supplier<Path> ckptdir = checkpointDirectory();
+    private final Supplier<Integer> interval = interval();
+    private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, 2,
+            "how many checkpoints of the job are kept (2), beside the one that it was restarted from");
+    private final Supplier<Integer> deadline = number(List.of("--deadline"), "SECONDS", 1, 86_400, 60,
+            "how long a phase of a checkpoint may take, saving and restoring images how long without anything being written or"
+                    + " read (60)");
+    private final Supplier<Boolean> recover = flag("--recover",
+            "go on with the job of a coordinator that was lost at this port");
 
     CoordinatorCommand(final Map<String, String> environment) {
+        super("runs the coordinator of a job");
+        footer("SHADOWVERBS_SECRET must be the same for all of a job. A coordinator of one host makes one when it is not set, and"
+                + " the other commands of its user find it there.");
         this.environment = environment;
     }
 
-    int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse("coordinator", args,
-                Set.of("--port", "--port-file", "--address", "-i", "--ckptdir", "--keep", "--deadline"),
-                Set.of("--daemon", "--exit-on-last", "--recover", "--train"));
-        a.noOperands("coordinator");
-        if (a.has("--train")) {
-            return Training.run();
-        }
-        final int port = a.number("coordinator", "--port", Address.DEFAULT_PORT, 0, 65535);
-        final int interval = a.number("coordinator", "-i", 0, 1, 1_000_000_000);
-        final int keep = a.number("coordinator", "--keep", DEFAULT_KEEP, 1, 1_000_000);
-        final int deadline = a.number("coordinator", "--deadline", DEFAULT_DEADLINE_SECONDS, 1, 86_400);
-        final String portFile = a.value("--port-file", "");
-        if (a.has("--daemon")) {
-            return daemon(args, port);
+    @Override
+    public Integer call() throws CommandException {
+        if (background.get()) {
+            return daemon();
         }
         try {
-            return serve(a, port, portFile, interval, keep, deadline);
+            return serve();
         } catch (IOException e) {
             throw new CommandException("coordinator: " + e.getMessage());
         } catch (InterruptedException e) {
@@ -55,20 +59,17 @@ final class CoordinatorCommand {
         }
     }
 
-    private int serve(final Arguments a, final int port, final String portFile, final int interval, final int keep,
-            final int deadline) throws IOException, InterruptedException {
+    private int serve() throws IOException, InterruptedException {
         final Path root = RunDirectory.root(environment);
-        final String address = a.value("--address", "localhost");
-        final String directory = a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."));
         // On other hosts nobody could read it: a job of several hosts has one when the user gives it.
         final boolean made = JobSecret.given(environment).isEmpty()
-                && InetAddress.getByName(address).isLoopbackAddress();
-        final String secret = made ? secret(root, port, a.has("--recover")) : JobSecret.given(environment);
-        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(address, port,
-                portFile.isEmpty() ? null : Path.of(portFile).toAbsolutePath(), root,
-                Path.of(directory).toAbsolutePath().normalize(), Duration.ofSeconds(interval), keep,
-                a.has("--exit-on-last"), secret, deadline, a.has("--recover")),
-                run -> store(run, a.has("--recover")))) {
+                && InetAddress.getByName(address.get()).isLoopbackAddress();
+        final String secret = made ? secret(root) : JobSecret.given(environment);
+        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(address.get(), port.get(),
+                portFile.get() == null ? null : portFile.get().toAbsolutePath(), root,
+                CheckpointDirectory.of(ckptdir.get(), environment),
+                Duration.ofSeconds(interval.get() == null ? 0 : interval.get()), keep.get(),
+                exitOnLast.get(), secret, deadline.get(), recover.get()), this::store)) {
             if (made) {
                 JobSecret.keep(coordinator.runDirectory(), secret);
             } else {
@@ -83,16 +84,16 @@ final class CoordinatorCommand {
     }
 
     /** A new one, or that of the coordinator in whose place this one is. */
-    private static String secret(final Path root, final int port, final boolean recover) throws IOException {
-        final String before = recover ? JobSecret.made(RunDirectory.make(root, port)) : "";
+    private String secret(final Path root) throws IOException {
+        final String before = recover.get() ? JobSecret.made(RunDirectory.make(root, port.get())) : "";
         return before.isEmpty() ? JobSecret.random() : before;
     }
 
     /** After a crash the file holds what had been published; a new job begins with an empty one. */
-    private static PublishedStore store(final Path run, final boolean recover) {
+    private PublishedStore store(final Path run) {
         final Path file = run.resolve("published.map");
         try {
-            if (!recover) {
+            if (!recover.get()) {
                 ChronicleStore.remove(file);
             }
         } catch (IOException e) {
@@ -101,15 +102,13 @@ final class CoordinatorCommand {
         return new LazyStore(() -> ChronicleStore.open(file), ChronicleStore.holdsValues(file));
     }
 
-    private int daemon(final List<String> args, final int port) throws CommandException {
-        final List<String> rest = new ArrayList<>(args);
-        rest.remove("--daemon");
-        final List<String> command = Installation.daemon("coordinator");
-        command.addAll(rest);
+    private int daemon() throws CommandException {
+        final List<String> service = Installation.daemon("coordinator");
+        service.addAll(argumentsOfDaemon());
         try {
             final Path root = RunDirectory.root(environment);
-            System.out.println(Daemons.start("the coordinator", command,
-                    RunDirectory.make(root, port).resolve("coordinator.err")));
+            System.out.println(Daemons.start("the coordinator", service,
+                    RunDirectory.make(root, port.get()).resolve("coordinator.err")));
             return 0;
         } catch (IOException e) {
             throw new CommandException("coordinator: " + e.getMessage());

@@ -14,11 +14,13 @@ import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 
 /**
@@ -42,6 +44,7 @@ final class Daemons {
         piped.addAll(command);
         final Process process;
         try {
+            PrivateFiles.makeEmpty(errors);
             process = new ProcessBuilder(piped)
                     .redirectInput(ProcessBuilder.Redirect.from(new File("/dev/null")))
                     .redirectError(errors.toFile())
@@ -81,9 +84,10 @@ final class Daemons {
             if (answers(socket)) {
                 return socket;
             }
-            // Of several launches at the same time one starts the daemons and the others find them.
-            try (FileChannel file = FileChannel.open(directory.resolve("start.lock"), StandardOpenOption.CREATE,
-                    StandardOpenOption.WRITE); FileLock lock = file.lock()) {
+            // One of several simultaneous launches starts the daemons; the others find them.
+            try (FileChannel file = FileChannel.open(directory.resolve("start.lock"),
+                    Set.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE), PrivateFiles.FILE);
+                    FileLock lock = file.lock()) {
                 if (lock.isValid() && !answers(socket)) {
                     startBoth(address, coordinatorFlags, directory);
                 }

@@ -9,7 +9,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.function.Supplier;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -19,25 +19,27 @@ import org.shadowverbs.coordinator.process.Readiness;
 import org.shadowverbs.coordinator.server.Sizes;
 
 /** {@code doctor}: what this host can and cannot do, and the mend. */
-final class DoctorCommand {
+final class DoctorCommand extends CliCommand {
     private static final long LITTLE_SPACE = 1L << 30;
     private static final long LITTLE_MEMLOCK = 64L << 20;
     private static final int CAP_CHECKPOINT_RESTORE = 40;
 
     private final Map<String, String> environment;
     private final List<Check> checks = new ArrayList<>();
+    private final Supplier<Boolean> json = json();
+    private final Supplier<Path> ckptdir = checkpointDirectory();
 
     /** {@code level}: ok, warning (some programs suffer), or problem (no checkpoint or restart is possible). */
     record Check(String subject, String level, String found, String mend) {
     }
 
     DoctorCommand(final Map<String, String> environment) {
+        super("says what this host can and cannot do, and the mend", "Exit status 1 when checkpoints are not possible.");
         this.environment = environment;
     }
 
-    int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse("doctor", args, Set.of("--ckptdir"), Set.of("--json"));
-        a.noOperands("doctor");
+    @Override
+    public Integer call() throws CommandException {
         rights();
         processImages();
         jdk();
@@ -45,10 +47,9 @@ final class DoctorCommand {
         security();
         memoryLock();
         scheduler();
-        space(Path.of(a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."))).toAbsolutePath()
-                .normalize());
+        space(CheckpointDirectory.of(ckptdir.get(), environment));
         final boolean able = checks.stream().noneMatch(c -> c.level().equals("problem"));
-        if (a.has("--json")) {
+        if (json.get()) {
             json(able);
         } else {
             for (final Check c : checks) {
@@ -82,8 +83,8 @@ final class DoctorCommand {
         final String line = status("CapEff:");
         final long capabilities = line.isEmpty() ? 0 : Long.parseUnsignedLong(line, 16);
         final boolean able = (capabilities >>> CAP_CHECKPOINT_RESTORE & 1) == 1 || "0".equals(status("Uid:"));
-        add("rights", able, "problem", able ? "root, or CAP_CHECKPOINT_RESTORE" : "an ordinary user",
-                "run as root, or give CAP_CHECKPOINT_RESTORE and CAP_SYS_PTRACE");
+        checks.add(new Check("rights", "ok", able ? "root, or CAP_CHECKPOINT_RESTORE" : "an ordinary user: jobs run in a user"
+                + " namespace; open TCP connections and System V memory can't be saved", ""));
     }
 
     private static String status(final String field) {

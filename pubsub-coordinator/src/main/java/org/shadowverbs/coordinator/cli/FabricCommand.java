@@ -2,25 +2,43 @@
 package org.shadowverbs.coordinator.cli;
 
 import java.lang.reflect.InvocationTargetException;
-import java.util.List;
 
 /** demo and bench: they live with the test fabric, which is no part of a bare installation. */
-final class FabricCommand {
-    private FabricCommand() {
+final class FabricCommand extends CliCommand {
+    private final String className;
+
+    private FabricCommand(final String className, final String... description) {
+        super(description);
+        this.className = className;
+        json();
     }
 
-    static int run(final String command, final String className, final List<String> args) throws CommandException {
+    static FabricCommand demo() {
+        return new FabricCommand("org.shadowverbs.fabric.Demo", "shows checkpoint, kill and restart on the software HCA",
+                "Verbs programs are saved, killed and brought back there, and from there over TCP.");
+    }
+
+    static FabricCommand bench() {
+        final FabricCommand bench = new FabricCommand("org.shadowverbs.fabric.Bench",
+                "measures what the preload adds to each operation");
+        bench.flag("--ib2tcp", "measure verbs over TCP beside plain sockets (iperf3 for throughput) and UCX over TCP");
+        return bench;
+    }
+
+    /** Hands over its arguments as they were given. */
+    @Override
+    public Integer call() throws CommandException {
         try {
             Class.forName(className).getMethod("main", String[].class).invoke(null,
-                    (Object) args.toArray(new String[0]));
+                    (Object) arguments().toArray(new String[0]));
             return 0;
         } catch (ClassNotFoundException e) {
-            throw new CommandException(command + " needs the test fabric, which this installation does not have (class "
+            throw new CommandException(name() + " needs the test fabric, which this installation does not have (class "
                     + className + ")");
         } catch (InvocationTargetException e) {
-            throw new CommandException(command + ": " + e.getCause());
+            throw new CommandException(name() + ": " + e.getCause());
         } catch (ReflectiveOperationException e) {
-            throw new CommandException(command + ": " + e);
+            throw new CommandException(name() + ": " + e);
         }
     }
 }

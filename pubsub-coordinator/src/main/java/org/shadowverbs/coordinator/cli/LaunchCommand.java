@@ -8,8 +8,13 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.function.Supplier;
+import org.shadowverbs.coordinator.client.AgentPlace;
 import org.shadowverbs.coordinator.agent.Libc;
+import org.shadowverbs.coordinator.process.CheckpointException;
+import org.shadowverbs.coordinator.process.Criu;
+import org.shadowverbs.coordinator.process.JobRoot;
+import org.shadowverbs.coordinator.process.Rights;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.JobSecret;
@@ -18,56 +23,124 @@ import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 
-/** {@code launch}: joins or starts a coordinator, registers this process with the agent, and becomes the program. */
-final class LaunchCommand {
+/**
+ * {@code launch}: joins or starts a coordinator, registers the program's tree with the agent, and becomes the program, or its
+ * stand-in where a job root has it.
+ */
+final class LaunchCommand extends CliCommand {
     private static final int ENOEXEC = 8;
+    /** The topmost process of the tree that a rank is in. */
+    private static final String TREE = "SHADOWVERBS_TREE";
 
     /** What a launcher of several ranks sets. */
     private static final List<String> LAUNCHER_VARIABLES = List.of("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
             "MV2_COMM_WORLD_RANK", "SLURM_PROCID");
 
     private final Map<String, String> environment;
+    private final AddressOptions coordinator = new AddressOptions(this);
+    private final Supplier<Integer> interval = interval();
+    private final Supplier<Path> ckptdir = checkpointDirectory();
+    private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, null,
+            "how many checkpoints of the job are kept (2)");
+    private final Backends backends = new Backends(this, "hca; ib2tcp on a host without an RDMA device", "ethernet");
+    private final Supplier<Boolean> fabric = flag("--test-fabric", "put the software HCA's libibverbs.so.1 in front");
+    private final Supplier<List<String>> argv = operands("PROGRAM", "1..*", "the program and its arguments");
 
     LaunchCommand(final Map<String, String> environment) {
+        super("runs a program so that its job can be checkpointed", "This process becomes the program, or its stand-in. A coordinator and an"
+                + " agent are started when no coordinator is named and none runs at this host's default port.");
+        footer("exit status: the program's; 126 it can't be executed, 127 not found");
         this.environment = environment;
     }
 
-    int run(final List<String> args) throws UsageException, CommandException {
+    @Override
+    public Integer call() throws CommandException {
         final Descriptors descriptors = Descriptors.atStart();
-        final Arguments a = Arguments.parseUntilProgram("launch", args,
-                Set.of("-h", "-p", "-i", "--ckptdir", "--backend", "--keep"), Set.of("--test-fabric"));
-        if (a.operands().isEmpty()) {
-            throw new UsageException("launch: no program is named (see shadowverbs help launch)");
-        }
-        final String backend = Backends.ofLaunch(a, environment);
-        final int interval = a.number("launch", "-i", 0, 1, 1_000_000_000);
-        final int keep = a.number("launch", "--keep", 0, 1, 1_000_000);
-        final Address address = Address.of("launch", a, environment);
-        final Path program = Program.find(a.operands().getFirst(), environment.getOrDefault("PATH", "/usr/bin:/bin"));
+        final String chosen = backends.ofLaunch(fabric.get(), environment);
+        final Address address = coordinator.address(environment);
+        final Path program = Program.find(argv.get().getFirst(), environment.getOrDefault("PATH", "/usr/bin:/bin"));
         Program.check(program);
         final Map<String, String> settings = new LinkedHashMap<>();
-        if (a.has("--ckptdir") || !coordinatorRuns(address)) {
-            final String dir = a.value("--ckptdir", environment.getOrDefault("SHADOWVERBS_CKPTDIR", "."));
-            settings.put("ckptdir", Path.of(dir).toAbsolutePath().normalize().toString());
+        if (ckptdir.get() != null || !coordinatorRuns(address)) {
+            settings.put("ckptdir", CheckpointDirectory.of(ckptdir.get(), environment).toString());
         }
-        if (interval > 0) {
-            settings.put("interval", Integer.toString(interval));
+        if (interval.get() != null) {
+            settings.put("interval", interval.get().toString());
         }
-        if (keep > 0) {
-            settings.put("keep", Integer.toString(keep));
+        if (keep.get() != null) {
+            settings.put("keep", keep.get().toString());
         }
         final Path socket = daemons(address, settings);
         final String secret = address.secret();
-        final List<String> newEnvironment = environment(a.has("--test-fabric"), backend, socket, secret);
-        register(socket, secret, a.operands(), settings);
-        leaveForeignSession();
-        final String note = Backends.note(backend, a, environment);
+        // What started it is of the job already, and so is this.
+        final boolean nested = socket.toString().equals(environment.get(AgentPlace.SOCKET)) && environment.containsKey(TREE);
+        final boolean inside = nested && JobRoot.isAround();
+        if (!nested && JobRoot.isAround()) {
+            throw new CommandException("launch: this process is of another job already, and a program can't be of two");
+        }
+        final Path wanted = nested ? null : jobRoot(socket);
+        final long root = wanted == null ? 0 : start(wanted, socket);
+        final Path jobRoot = root == 0 ? null : wanted;
+        final Map<String, String> newEnvironment = environment(chosen, socket, secret);
+        if (inside) {
+            newEnvironment.put(AgentPlace.JOB, environment.getOrDefault(AgentPlace.JOB, ""));
+            newEnvironment.put(TREE, environment.get(TREE));
+        } else {
+            final long top = jobRoot == null ? ProcessHandle.current().pid() : root;
+            newEnvironment.put(TREE, Long.toString(top));
+            newEnvironment.put(AgentPlace.JOB, register(socket, secret, top, argv.get(), settings));
+        }
+        if (jobRoot == null && !inside) {
+            leaveForeignSession();
+        }
+        final String note = backends.note(chosen, environment);
         if (!note.isEmpty()) {
             System.err.println("shadowverbs: " + note);
         }
         descriptors.keepInheritedOnly();
-        become(program, a.operands(), newEnvironment);
+        final List<String> variables = newEnvironment.entrySet().stream().map(x -> x.getKey() + "=" + x.getValue()).toList();
+        if (jobRoot == null) {
+            become(program, argv.get(), variables);
+        } else {
+            standIn(jobRoot, program, argv.get(), variables);
+        }
         throw new AssertionError();
+    }
+
+    /**
+     * Where the job root listens that is to be the program's parent; null when this process is to become the program. Ranks that a
+     * launcher starts side by side share memory and pipes, and an ordinary user's are saved in a user namespace of his.
+     */
+    private Path jobRoot(final Path agent) {
+        return Rights.ordinary() || severalRanks() ? JobRoot.socket(agent.getParent()) : null;
+    }
+
+    /** @return the pid of the topmost process of the job root; 0 when root can't have one, and does without */
+    private static long start(final Path jobRoot, final Path agent) throws CommandException {
+        try {
+            return JobRoot.start(jobRoot, Map.entry(AgentPlace.SOCKET, agent.toString()));
+        } catch (CheckpointException e) {
+            final String problem = "the namespaces that a job's processes on this host live in can't be made: " + e.getMessage();
+            if (Rights.ordinary()) {
+                throw new CommandException("launch: " + problem + "; " + Criu.NO_NAMESPACES);
+            }
+            System.err.println("shadowverbs: ranks that share memory can't be saved: " + problem);
+            return 0;
+        }
+    }
+
+    private static void standIn(final Path jobRoot, final Path program, final List<String> argv,
+            final List<String> newEnvironment) throws CommandException {
+        final List<String> command;
+        try {
+            command = new ArrayList<>(JobRoot.run(jobRoot));
+        } catch (CheckpointException e) {
+            throw new CommandException("launch: " + e.getMessage());
+        }
+        final Path executable = Path.of(command.getFirst());
+        command.add(program.toAbsolutePath().toString());
+        command.addAll(argv);
+        become(executable, command, newEnvironment);
     }
 
     private static boolean coordinatorRuns(final Address address) throws CommandException {
@@ -77,8 +150,7 @@ final class LaunchCommand {
     private Path daemons(final Address address, final Map<String, String> settings) throws CommandException {
         final boolean runs = coordinatorRuns(address);
         if (!runs && address.named()) {
-            throw new CommandException("no coordinator answers at " + address
-                    + "; start it there with: shadowverbs coordinator --daemon --port " + address.port());
+            throw new CommandException(address.nobodyAnswers() + "; start it there with: " + address.start());
         }
         if (!runs && severalRanks()) {
             throw new CommandException("this is one of several ranks and no coordinator runs on this host; before the"
@@ -97,30 +169,32 @@ final class LaunchCommand {
         return LAUNCHER_VARIABLES.stream().anyMatch(environment::containsKey);
     }
 
-    private List<String> environment(final boolean fabric, final String backend, final Path socket, final String secret)
+    private Map<String, String> environment(final String chosen, final Path socket, final String secret)
             throws CommandException {
         final Map<String, String> e = new LinkedHashMap<>(environment);
         // Ours is to see the handlers that libjsig keeps to itself.
         final String preload = forPreload(Installation.preloadLibrary()) + ":" + forPreload(Installation.libjsig());
         final String before = environment.getOrDefault("LD_PRELOAD", "");
         e.put("LD_PRELOAD", before.isEmpty() ? preload : preload + ":" + before);
-        if (fabric) {
+        if (fabric.get()) {
             final String path = environment.getOrDefault("LD_LIBRARY_PATH", "");
             e.put("LD_LIBRARY_PATH", Installation.fabric() + (path.isEmpty() ? "" : ":" + path));
         }
         e.put("SHADOWVERBS_HOME", Installation.home().toString());
-        e.put("SHADOWVERBS_AGENT", socket.toString());
-        e.put("SHADOWVERBS_TREE", Long.toString(ProcessHandle.current().pid()));
+        e.put(AgentPlace.SOCKET, socket.toString());
         e.put("SHADOWVERBS_JVM", Installation.libjvm().toString());
-        e.put("SHADOWVERBS_BACKEND", backend);
+        e.put("SHADOWVERBS_BACKEND", chosen);
         if (!secret.isEmpty()) {
             e.put(JobSecret.VARIABLE, secret);
         }
-        // UCX's ranks of one host share memory by POSIX's calls, as no image can hold System V's.
+        // UCX's ranks of one host share memory by POSIX's calls, as few images can hold System V's.
         e.putIfAbsent("UCX_TLS", "^sysv");
+        // UCX measures time by the TSC, which nothing can set back at a restart, and over UD takes a peer for dead that has not
+        // acknowledged for 30 s. It has no word for "never"; this is three years.
+        e.putIfAbsent("UCX_UD_TIMEOUT", "100000000s");
         // Else the JVM in the rank takes the application's SIGUSR2.
         e.put("_JAVA_SR_SIGNUM", "40");
-        return e.entrySet().stream().map(x -> x.getKey() + "=" + x.getValue()).toList();
+        return e;
     }
 
     private static Path forPreload(final Path library) throws CommandException {
@@ -130,18 +204,24 @@ final class LaunchCommand {
         return library;
     }
 
-    private static void register(final Path socket, final String secret, final List<String> argv,
+    /** Returns the job's name. */
+    private static String register(final Path socket, final String secret, final long top, final List<String> argv,
             final Map<String, String> settings) throws CommandException {
         try (FrameChannel channel = FrameChannel.connect(socket)) {
-            channel.write(new RegisterTree(FrameType.VERSION, secret, ProcessHandle.current().pid(), argv,
+            final List<String> words = new ArrayList<>(argv);
+            if (top != ProcessHandle.current().pid()) {
+                words.addFirst("job root");
+            }
+            channel.write(new RegisterTree(FrameType.VERSION, secret, top, words,
                     Path.of("").toAbsolutePath().toString(), settings));
             final Message answer = channel.read();
             if (answer instanceof Refused refused) {
                 throw new CommandException("the agent at " + socket + " refuses: " + refused.reason());
             }
-            if (!(answer instanceof Registered)) {
+            if (!(answer instanceof Registered registered)) {
                 throw new CommandException("the agent at " + socket + " answered with message type " + answer.type());
             }
+            return registered.job();
         } catch (IOException e) {
             throw new CommandException("the agent at " + socket + ": " + e.getMessage());
         }

@@ -11,54 +11,68 @@ import java.time.Duration;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import java.util.zip.CRC32C;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestException;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.server.Sizes;
 
 /** {@code list}: the checkpoints of a directory. */
-final class ListCommand {
+final class ListCommand extends CliCommand {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Map<String, String> environment;
+    private final AddressOptions coordinator = new AddressOptions(this);
+    private final Supplier<Boolean> json = json();
+    private final Supplier<String> named = operand("DIR", "0..1", "the directory; none: where the running job puts them");
 
     ListCommand(final Map<String, String> environment) {
+        super("lists the checkpoints of a directory, good or damaged",
+                "Age, ranks and size of each, and which others than their owner may read.");
         this.environment = environment;
     }
 
-    int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse("list", args, Set.of("-h", "-p"), Set.of("--json"));
-        if (a.operands().size() > 1) {
-            throw new UsageException("list: at most one directory can be named");
-        }
-        final Path directory = a.operands().isEmpty() ? directory(Address.of("list", a, environment))
-                : Path.of(a.operands().getFirst());
+    @Override
+    public Integer call() throws CommandException {
+        final Path directory = named.get() == null ? directory(coordinator.address(environment))
+                : Path.of(named.get());
         final List<Map<String, Object>> all = new ArrayList<>();
         boolean damaged = false;
         try {
             if (!java.nio.file.Files.isDirectory(directory)) {
                 throw new CommandException("list: " + directory + " is not a directory");
             }
-            for (final Path folder : CheckpointFolder.list(directory)) {
+            final List<Path> folders = CheckpointFolder.list(directory);
+            final Set<Path> abandoned = new HashSet<>();
+            folders.stream().collect(Collectors.groupingBy(CheckpointFolder::job)).values()
+                    .forEach(ofOneJob -> abandoned.addAll(CheckpointFolder.abandoned(ofOneJob)));
+            for (final Path folder : folders) {
                 final Map<String, Object> one = describe(folder);
+                one.put("abandoned", abandoned.contains(folder));
                 damaged |= one.get("problem") != null;
                 all.add(one);
-                if (!a.has("--json")) {
-                    System.out.println(one.get("problem") == null
-                            ? String.format(Locale.ROOT, "%s  %s  %d ranks  %s  good", folder, age(one),
-                                    one.get("ranks"), Sizes.bytes((Long) one.get("image_bytes")))
-                            : folder + "  damaged: " + one.get("problem"));
+                if (!json.get()) {
+                    System.out.println((one.get("problem") == null
+                            ? String.format(Locale.ROOT, "%s  %s  %d ranks  %s  good%s", folder, age(one),
+                                    one.get("ranks"), Sizes.bytes((Long) one.get("image_bytes")),
+                                    abandoned.contains(folder) ? ", abandoned: the job was restarted from an older one" : "")
+                            : folder + "  damaged: " + one.get("problem"))
+                            + (Boolean.TRUE.equals(one.get("open"))
+                                    ? "  open to other users; close it with: chmod -R go= " + folder : ""));
                 }
             }
-            if (a.has("--json")) {
+            if (json.get()) {
                 final Map<String, Object> o = new LinkedHashMap<>();
                 o.put("schema", 1);
                 o.put("command", "list");
@@ -84,7 +98,7 @@ final class ListCommand {
             if (address.named()) {
                 throw new CommandException("list: " + e.getMessage());
             }
-            return Path.of(environment.getOrDefault("SHADOWVERBS_CKPTDIR", ".")).toAbsolutePath().normalize();
+            return CheckpointDirectory.of(null, environment);
         } catch (IOException e) {
             throw new CommandException("list: the coordinator's status is no JSON: " + e.getMessage());
         }
@@ -94,15 +108,19 @@ final class ListCommand {
         final Map<String, Object> one = new LinkedHashMap<>();
         one.put("folder", folder.toString());
         try {
+            one.put("open", PrivateFiles.isOpenToOthers(folder));
             final Manifest m = ManifestFile.read(folder);
             one.put("job", m.job());
             one.put("epoch", m.epoch());
+            one.put("parent", m.parent());
             one.put("created", m.created());
             one.put("ranks", m.ranks());
             one.put("image_bytes", m.bytes());
             one.put("problem", damage(folder, m));
         } catch (ManifestException e) {
             one.put("problem", e.getMessage());
+        } catch (IOException e) {
+            one.put("problem", folder + " can't be read: " + e.getMessage());
         }
         return one;
     }

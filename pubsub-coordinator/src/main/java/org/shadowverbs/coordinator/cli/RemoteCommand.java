@@ -1,46 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.cli;
 
-import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.function.Supplier;
+import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.protocol.HostMessages.Result;
 
 /** checkpoint, status, kill, quit: the coordinator does them, this prints what it says. */
-final class RemoteCommand {
+final class RemoteCommand extends CliCommand {
     private static final long ANSWER_MILLIS = 30_000;
 
-    private final String name;
-    private final String flag;
-    private final String argument;
-    private final boolean unbounded;
     private final Map<String, String> environment;
+    private final long answerMillis;
+    private final Map<String, Supplier<Boolean>> flags;
+    private final AddressOptions coordinator = new AddressOptions(this);
+    private final Supplier<Boolean> json = json();
 
     /**
-     * @param flag a plain flag that is passed on as the argument of that name, or empty
-     * @param unbounded whether only the coordinator's own deadlines count
+     * @param flag a plain option that is passed on as the argument of that name; empty for none
+     * @param answerMillis how long the answer may take; 0 where only the coordinator's own deadlines count
      */
-    RemoteCommand(final String name, final String flag, final String argument, final boolean unbounded,
-            final Map<String, String> environment) {
-        this.name = name;
-        this.flag = flag;
-        this.argument = argument;
-        this.unbounded = unbounded;
+    private RemoteCommand(final Map<String, String> environment, final long answerMillis, final String flag,
+            final String flagDescription, final String... description) {
+        super(description);
         this.environment = environment;
+        this.answerMillis = answerMillis;
+        flags = flag.isEmpty() ? Map.of() : Map.of(flag, flag("--" + flag, flagDescription));
     }
 
-    int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse(name, args, Set.of("-h", "-p"),
-                flag.isEmpty() ? Set.of("--json") : Set.of("--json", flag));
-        a.noOperands(name);
-        final Address address = Address.of(name, a, environment);
-        final boolean json = a.has("--json");
-        final Map<String, String> arguments =
-                flag.isEmpty() ? Map.of() : Map.of(argument, Boolean.toString(a.has(flag)));
+    static RemoteCommand checkpoint(final Map<String, String> environment) {
+        return new RemoteCommand(environment, 0, "kill", "end the job once the checkpoint is safe",
+                "saves the job; it runs on, or ends with --kill", "Blocks until the checkpoint is safe; prints its folder last,"
+                + " and the phases before it (with --json on standard error).");
+    }
+
+    static RemoteCommand status(final Map<String, String> environment) {
+        return new RemoteCommand(environment, ANSWER_MILLIS, "", "",
+                "says which job runs, on which hosts, and what each rank does");
+    }
+
+    static RemoteCommand kill(final Map<String, String> environment) {
+        return new RemoteCommand(environment, ANSWER_MILLIS, "now", "by SIGKILL at once", "ends the job's processes",
+                "By SIGTERM, and after 10 seconds by SIGKILL.");
+    }
+
+    static RemoteCommand quit(final Map<String, String> environment) {
+        return new RemoteCommand(environment, ANSWER_MILLIS, "", "", "ends coordinator and agents",
+                "The job's programs run on and can't be checkpointed any more.");
+    }
+
+    @Override
+    public Integer call() throws CommandException {
+        final Map<String, String> arguments = flags.entrySet().stream()
+                .collect(Collectors.toMap(Map.Entry::getKey, flag -> flag.getValue().get().toString()));
         try {
-            final Result result = CoordinatorClient.call(address, name, arguments, unbounded ? 0 : ANSWER_MILLIS,
-                    line -> (json ? System.err : System.out).println(line));
-            if (json) {
+            final Result result = CoordinatorClient.call(coordinator.address(environment), name(), arguments, answerMillis,
+                    line -> (json.get() ? System.err : System.out).println(line));
+            if (json.get()) {
                 System.out.println(result.json());
                 if (result.status() != 0) {
                     System.err.println("shadowverbs: " + result.text());
@@ -52,7 +68,7 @@ final class RemoteCommand {
             }
             return result.status();
         } catch (CoordinatorClient.Unreachable e) {
-            throw new CommandException(name + ": " + e.getMessage());
+            throw new CommandException(name() + ": " + e.getMessage());
         }
     }
 }

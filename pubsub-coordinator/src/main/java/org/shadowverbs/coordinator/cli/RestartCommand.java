@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.cli;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.function.Supplier;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.RestoredJob;
+import org.shadowverbs.coordinator.client.BackendName;
+import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestException;
@@ -18,45 +23,56 @@ import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.Finding;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.server.Sizes;
+import org.shadowverbs.ib2tcp.system.Limits;
 
 /**
  * {@code restart}: brings a job back and stays in the foreground until it ends. This process is the job's agent on this
  * host; the restored processes end with it, in whatever way it ends.
  */
-final class RestartCommand {
+final class RestartCommand extends CliCommand {
     private static final int JOIN_MILLIS = 30_000;
     private static final Duration ONE_LOOK = Duration.ofHours(1);
+    private static final Duration AGENT_ENDS = Duration.ofSeconds(10);
+    private static final Duration PAUSE = Duration.ofMillis(20);
+    private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Map<String, String> environment;
+    private final AddressOptions coordinator = new AddressOptions(this);
+    private final Supplier<Integer> interval = interval();
+    private final Backends backends = new Backends(this, "the one that the job had", "what the job had");
+    private final Supplier<Integer> hosts = number(List.of("--hosts"), "N", 1, 1_000_000, 1, "this is one of N hosts that share"
+            + " the job; restart is run on each, with the same -h and -p, and waits for the others");
+    private final Supplier<List<String>> from = list("--from", "HOST,...",
+            "take over what ran on these hosts (what ran on this one, or is left)");
+    private final Supplier<String> directory = operand("CKPTDIR", "1", "the checkpoint");
 
     RestartCommand(final Map<String, String> environment) {
+        super("brings a job back from a checkpoint", "From its folder, from a directory of checkpoints or from its \"latest\"."
+                + " Stays in the foreground until the job ends; INT, TERM and HUP are passed on to the job.");
+        footer("exit status: that of the job, or of this host's part of it");
         this.environment = environment;
     }
 
-    int run(final List<String> args) throws UsageException, CommandException {
-        final Arguments a = Arguments.parse("restart", args, Set.of("-h", "-p", "-i", "--backend", "--hosts", "--from"),
-                Set.of());
-        if (a.operands().size() != 1) {
-            throw new UsageException("restart: one checkpoint folder is to be named (see shadowverbs help restart)");
-        }
-        final String backend = Backends.ofRestart("restart", a);
-        final int interval = a.number("restart", "-i", 0, 1, 1_000_000_000);
-        final int hosts = a.number("restart", "--hosts", 1, 1, 1_000_000);
-        final List<String> from = a.has("--from") ? List.of(a.value("--from", "").split(",")) : List.of();
-        final Address wanted = Address.of("restart", a, environment);
-        if (hosts > 1 && !wanted.named()) {
+    @Override
+    public Integer call() throws CommandException {
+        final String named = backends.ofRestart();
+        final Address wanted = coordinator.address(environment);
+        if (hosts.get() > 1 && !wanted.named()) {
             throw new UsageException("restart: --hosts needs the coordinator that all of them join: -h HOST -p PORT");
         }
-        if (hosts == 1 && !from.isEmpty()) {
+        if (hosts.get() == 1 && !from.get().isEmpty()) {
             throw new UsageException("restart: --from needs --hosts: how many hosts share the checkpoint");
         }
         try {
-            final Path folder = CheckpointFolder.resolve(Path.of(a.operands().getFirst()));
+            final Path folder = CheckpointFolder.resolve(Path.of(directory.get()));
+            refuseForeign(folder);
             final Manifest manifest = ManifestFile.read(folder);
-            return hosts == 1 ? alone(wanted, backend, interval, folder, manifest)
-                    : shared(wanted, backend, hosts, from, folder, manifest);
+            final String backend = backends.ofRestart(named, manifest);
+            checkLimits(backend, manifest);
+            return hosts.get() == 1 ? alone(wanted, backend, folder, manifest) : shared(wanted, backend, folder, manifest);
         } catch (ManifestException e) {
             throw new CommandException("restart: " + e.getMessage());
         } catch (IOException e) {
@@ -64,27 +80,58 @@ final class RestartCommand {
         }
     }
 
-    private int alone(final Address wanted, final String backend, final int interval, final Path folder,
-            final Manifest manifest) throws CommandException, IOException {
+    /**
+     * Whoever can write the images chooses what the restored processes do, and as whom. The folder is a real path, so what is
+     * found safe here stays so until it is read.
+     */
+    private static void refuseForeign(final Path folder) throws CommandException, IOException {
+        final String problem = PrivateFiles.contentProblem(folder);
+        if (!problem.isEmpty()) {
+            throw new CommandException("restart: another user could have written this checkpoint, and would run what he likes"
+                    + " as user " + System.getProperty("user.name") + ": " + problem + ". If you trust what is in it, restart a"
+                    + " copy: (umask 077; cp -R " + folder + " FOLDER), FOLDER in a place that only you can write");
+        }
+    }
+
+    /** What ranks have used and the device does not have is said before anything is restored. */
+    private static void checkLimits(final String backend, final Manifest manifest) throws CommandException {
+        if (!BackendName.overTcp(backend)) {
+            final String problem = backend.equals(BackendName.HCA) || manifest.needs().stream()
+                    .noneMatch(needs -> needs.device().equals(BackendName.TCP_DEVICE)) ? HostDevices.problem(manifest) : "";
+            if (!problem.isEmpty()) {
+                throw new CommandException("restart: " + problem);
+            }
+            return;
+        }
+        for (final Needs needs : manifest.needs()) {
+            final String beyond = needs.beyond(Limits.byName(), BackendName.TCP, false);
+            if (!beyond.isEmpty()) {
+                throw new CommandException("restart: rank " + needs.rank() + ": " + beyond);
+            }
+        }
+    }
+
+    private int alone(final Address wanted, final String backend, final Path folder, final Manifest manifest)
+            throws CommandException, IOException {
         final long start = System.nanoTime();
         final ProcessCheckpointer checkpointer = new Criu();
         final String problem = problem(checkpointer, folder, manifest);
         if (!problem.isEmpty()) {
             throw new CommandException("restart: " + problem);
         }
-        final List<String> coordinator = new ArrayList<>();
-        final Address address = coordinator(wanted, interval, folder, coordinator);
-        refuseSecondAgent(address);
-        return restore(address, backend, coordinator, checkpointer, folder, manifest, null, start);
+        final List<String> coordinatorCommand = new ArrayList<>();
+        final Address address = coordinator(wanted, folder, coordinatorCommand);
+        takeAgentsPlace(address);
+        return restore(address, backend, coordinatorCommand, checkpointer, folder, manifest, null, start);
     }
 
     /** One of several hosts: the coordinator says what this one is to restore, and when. */
-    private int shared(final Address wanted, final String backend, final int hosts, final List<String> from,
-            final Path folder, final Manifest manifest) throws CommandException, IOException {
-        final Address address = coordinator(wanted, 0, folder, new ArrayList<>());
-        refuseSecondAgent(address);
+    private int shared(final Address wanted, final String backend, final Path folder, final Manifest manifest)
+            throws CommandException, IOException {
+        final Address address = coordinator(wanted, folder, new ArrayList<>());
+        takeAgentsPlace(address);
         final ProcessCheckpointer checkpointer = new Criu();
-        try (SharedRestart shared = SharedRestart.join(address, AgentCommand.hostName(), hosts, from, folder, manifest)) {
+        try (SharedRestart shared = SharedRestart.join(address, AgentCommand.hostName(), hosts.get(), from.get(), folder, manifest)) {
             final Manifest share = shared.share();
             final long start = System.nanoTime();
             final String problem = problem(checkpointer, folder, share);
@@ -107,12 +154,58 @@ final class RestartCommand {
         return "";
     }
 
-    private void refuseSecondAgent(final Address address) throws CommandException, IOException {
-        if (Daemons.answers(RunDirectory.agentSocket(RunDirectory.make(RunDirectory.root(environment), address.host(),
-                address.port())))) {
-            throw new CommandException("restart: the coordinator at " + address + " has an agent on this host already;"
-                    + " name another coordinator, or none");
+    /** This process will be the agent of this host: one that a job has left behind that is over ends, any other stays. */
+    private void takeAgentsPlace(final Address address) throws CommandException, IOException {
+        final Path socket = RunDirectory.agentSocket(RunDirectory.make(RunDirectory.root(environment), address.host(),
+                address.port()));
+        if (Daemons.answers(socket) && !endIdleAgent(address)) {
+            throw new CommandException("restart: the coordinator at " + address + " has an agent on this host already,"
+                    + " which has processes; end it with: shadowverbs quit -h " + address.host() + " -p " + address.port()
+                    + "; or name another coordinator, or none");
         }
+    }
+
+    /** @return whether it has ended, and the coordinator knows */
+    private static boolean endIdleAgent(final Address address) throws CommandException, IOException {
+        final long end = System.nanoTime() + AGENT_ENDS.toNanos();
+        boolean asked = false;
+        try {
+            for (;;) {
+                final JsonNode status = JSON.readTree(CoordinatorClient.call(address, "status", Map.of(), AGENT_ENDS.toMillis(),
+                        line -> { }).json());
+                JsonNode here = null;
+                for (final JsonNode agent : status.path("agents")) {
+                    here = AgentCommand.hostName().equals(agent.path("host").asText()) ? agent : here;
+                }
+                if (here == null) {
+                    return asked;
+                }
+                if (!status.path("ranks").isEmpty() || !here.path("programs").isEmpty() || System.nanoTime() > end) {
+                    return false;
+                }
+                if (!asked) {
+                    final ProcessHandle process = ProcessHandle.of(here.path("pid").asLong()).orElse(null);
+                    if (process == null || !isAgent(process) || !process.destroy()) {
+                        return false;
+                    }
+                    asked = true;
+                }
+                Thread.sleep(PAUSE);
+            }
+        } catch (CoordinatorClient.Unreachable e) {
+            throw new CommandException("restart: " + e.getMessage());
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
+    }
+
+    /** And not another process that has its number, in another pid namespace perhaps. */
+    private static boolean isAgent(final ProcessHandle process) throws IOException {
+        final List<String> words = List.of(Files.readString(Path.of("/proc", Long.toString(process.pid()), "cmdline"))
+                .split("\0"));
+        final int main = words.indexOf(Main.class.getName());
+        return main >= 0 && main + 1 < words.size() && "agent".equals(words.get(main + 1));
     }
 
     /** @param shared null when the whole job comes back on this host */
@@ -123,7 +216,7 @@ final class RestartCommand {
                 checkpointer, AgentCommand.store(address), manifest, folder)) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("restart: " + (agent.refusal().isEmpty()
-                        ? "no coordinator answers at " + address : agent.refusal()));
+                        ? address.nobodyAnswers() : agent.refusal()));
             }
             if (shared != null) {
                 shared.await(agent.mayRestore());
@@ -132,12 +225,10 @@ final class RestartCommand {
                 for (final String signal : List.of("INT", "TERM", "HUP")) {
                     Signals.handle(signal, job::signal);
                 }
+                SharedRestart.awaitRunning(agent.running(), shared);
                 System.err.println("shadowverbs: restored " + manifest.ranks()
                         + (manifest.ranks() == 1 ? " rank, " : " ranks, ") + Sizes.bytes(manifest.bytes()) + ", in "
                         + Sizes.seconds(System.nanoTime() - start) + "; coordinator at port " + address.port());
-                if (shared != null) {
-                    shared.awaitRunning();
-                }
                 while (!job.await(ONE_LOOK)) {
                     continue; // a job takes as long as it takes
                 }
@@ -152,19 +243,18 @@ final class RestartCommand {
     }
 
     /** The coordinator to join: the one that was named, or one of our own, at the default port when that is free. */
-    private Address coordinator(final Address wanted, final int interval, final Path folder,
-            final List<String> restartCommand) throws CommandException, IOException {
+    private Address coordinator(final Address wanted, final Path folder, final List<String> restartCommand)
+            throws CommandException, IOException {
         if (wanted.named()) {
             if (CoordinatorClient.ping(wanted).isEmpty()) {
-                throw new CommandException("restart: no coordinator answers at " + wanted
-                        + "; start it there with: shadowverbs coordinator --daemon --port " + wanted.port());
+                throw new CommandException("restart: " + wanted.nobodyAnswers() + "; start it there with: " + wanted.start());
             }
             return wanted;
         }
         final List<String> flags = new ArrayList<>(List.of("--exit-on-last", "--ckptdir",
                 folder.getParent().toString()));
-        if (interval > 0) {
-            flags.addAll(List.of("-i", Integer.toString(interval)));
+        if (interval.get() != null) {
+            flags.addAll(List.of("-i", interval.get().toString()));
         }
         final boolean free = CoordinatorClient.ping(wanted).isEmpty();
         final Path errors = RunDirectory.make(RunDirectory.root(environment), free ? wanted.port() : 0)

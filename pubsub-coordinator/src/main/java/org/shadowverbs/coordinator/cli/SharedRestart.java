@@ -116,8 +116,14 @@ final class SharedRestart implements AutoCloseable {
         return what.join();
     }
 
-    /** Waits until all ranks of all hosts are connected again. */
-    void awaitRunning() throws CommandException {
+    /**
+     * Waits until all ranks of all hosts are connected again.
+     *
+     * @param running what this host's agent is told
+     * @param shared null: there is no other host
+     */
+    static void awaitRunning(final CompletableFuture<String> running, final SharedRestart shared) throws CommandException {
+        final CompletableFuture<String> end = shared == null ? running : shared.end;
         final String problem = waitFor(end, end, RUNNING, "the coordinator to say that the job runs");
         if (!problem.isEmpty()) {
             throw new CommandException("restart: " + problem);

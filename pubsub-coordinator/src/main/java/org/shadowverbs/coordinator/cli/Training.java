@@ -23,26 +23,34 @@ import org.shadowverbs.coordinator.server.CoordinatorOptions;
 import org.shadowverbs.coordinator.store.ChronicleStore;
 
 /**
- * {@code coordinator --train}: loads what coordinator and agent need, once, while the build records an AOT cache of it.
- * Without it they start as well, only slower.
+ * Loads what the commands need, once, while the build records an AOT cache of it; {@code tools/train.sh} starts it. Without a
+ * cache they start as well, only slower.
  */
 final class Training {
     private Training() {
     }
 
-    static int run() throws CommandException {
+    /**
+     * @param args {@code service}; or {@code commands} and the arguments of a launch, which comes last, for it does not come back
+     *     where it is done
+     */
+    public static void main(final String[] args) throws IOException, InterruptedException, CommandException {
+        final Path root = Files.createTempDirectory("shadowverbs-training");
+        int status = 0;
         try {
-            final Path root = Files.createTempDirectory("shadowverbs-training");
-            try {
+            if (args[0].equals("service")) {
                 coordinatorAndAgent(root);
                 manifest(root);
-            } finally {
-                remove(root);
+                Main.line(Map.of());
+            } else {
+                // No JSON, as list uses it: every command loads all classes of the cache.
+                Main.run(List.of("status"), System.getenv());
+                status = Main.run(List.of(args).subList(1, args.length), System.getenv());
             }
-            return 0;
-        } catch (IOException | InterruptedException e) {
-            throw new CommandException("coordinator --train: " + e);
+        } finally {
+            remove(root);
         }
+        System.exit(status);
     }
 
     private static void coordinatorAndAgent(final Path root)
@@ -54,19 +62,19 @@ final class Training {
                     RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), List.of()), new Criu(),
                     open(run.resolve("fetched.map")))) {
                 if (!agent.awaitJoined(30_000)) {
-                    throw new CommandException("coordinator --train: the agent did not join within 30 s");
+                    throw new CommandException("training: the agent did not join within 30 s");
                 }
                 final Address address = new Address("localhost", coordinator.port(), true,
                         Map.of("SHADOWVERBS_RUN_DIR", root.toString()));
                 for (final String command : List.of("ping", "status", "checkpoint")) {
                     final Result result = CoordinatorClient.call(address, command, Map.of(), 30_000, line -> { });
                     if (result.json().isEmpty()) {
-                        throw new CommandException("coordinator --train: no answer to " + command);
+                        throw new CommandException("training: no answer to " + command);
                     }
                 }
             }
         } catch (CoordinatorClient.Unreachable e) {
-            throw new CommandException("coordinator --train: " + e.getMessage());
+            throw new CommandException("training: " + e.getMessage());
         }
     }
 
@@ -85,11 +93,12 @@ final class Training {
     private static void manifest(final Path root) throws IOException {
         final Manifest.HostPart part = new Manifest.HostPart("training", "host",
                 List.of(new Manifest.RankPart(0, "uid", 1, "rank 0", "program", 1, 1)),
-                List.of(new Manifest.TreePart(1, "rank 0", List.of("program"), "/")),
+                List.of(new Manifest.TreePart(1, "rank 0", List.of("program"), "/", null)),
                 new HostImages("", "training", "", "", List.of(), List.of(), 0, 0, 0));
         final Path place = CheckpointFolder.begin(root, "training", 1).commit(new Manifest(Manifest.SCHEMA, "training",
-                1, "", false, 0, Map.of("SAVE", 1L), 1, 0, List.of(ManifestFile.hostPart(ManifestFile.toJson(part))),
-                ""));
+                1, 0L, null, "", false, 0, Map.of("SAVE", 1L), 1, 0,
+                List.of(ManifestFile.hostPart(ManifestFile.toJson(part))),
+                List.of(), ""));
         ManifestFile.read(place);
     }
 

@@ -19,7 +19,7 @@ public final class CheckpointAborted extends Exception {
     }
 
     /**
-     * True when some rank has begun to detach, or was in the midst of a reattachment: then all ranks exchange
+     * True when some rank has begun to detach, or was reattaching: then all ranks exchange
      * PUBLISHED to REPLAYED from the beginning. False: no rank has let go of anything, gates simply open again.
      */
     public boolean reattach() {

@@ -24,6 +24,7 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
+import org.shadowverbs.coordinator.protocol.RankMessages.ExitMessages;
 import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
 import org.shadowverbs.coordinator.protocol.RankMessages.Found;
 import org.shadowverbs.coordinator.protocol.RankMessages.GiveBack;
@@ -31,13 +32,12 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Goodbye;
 import org.shadowverbs.coordinator.protocol.RankMessages.Held;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hold;
-import org.shadowverbs.coordinator.protocol.RankMessages.LastWill;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
+import org.shadowverbs.coordinator.protocol.RankMessages.Notified;
+import org.shadowverbs.coordinator.protocol.RankMessages.Notify;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
-import org.shadowverbs.coordinator.protocol.RankMessages.Tell;
-import org.shadowverbs.coordinator.protocol.RankMessages.Told;
 import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
 
 /**
@@ -56,7 +56,7 @@ public final class RankLink implements AutoCloseable {
 
     private final FrameChannel channel;
     private final Welcome welcome;
-    private final Hearer hearer;
+    private final RankMessageListener listener;
     private final Thread reader;
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition changed = lock.newCondition();
@@ -68,14 +68,17 @@ public final class RankLink implements AutoCloseable {
     private Held held;
     private String lost;
     private int attempt;
+    /** The epoch whose attempt it is. */
+    private long attemptOf;
     private int lookups;
     private int deadlineSeconds;
 
-    private RankLink(final FrameChannel channel, final Welcome welcome, final Hearer hearer) {
+    private RankLink(final FrameChannel channel, final Welcome welcome, final RankMessageListener listener) {
         this.channel = channel;
         this.welcome = welcome;
-        this.hearer = hearer;
+        this.listener = listener;
         this.attempt = welcome.attempt();
+        this.attemptOf = welcome.epoch();
         this.deadlineSeconds = welcome.deadlineSeconds();
         reader = new Thread(null, this::readLoop, "shadowverbs-link", 256 << 10);
         reader.setDaemon(true);
@@ -86,11 +89,11 @@ public final class RankLink implements AutoCloseable {
      * Connects to the agent and waits until the coordinator has given this rank its number. An agent that is not there
      * yet is tried again until the deadline.
      *
-     * @param hearer of what other ranks tell this one
+     * @param listener of what other ranks tell this one
      * @throws IOException when the agent refuses (the message is its reason), or the deadline passes
      */
-    public static RankLink connect(final Path socket, final RankHello hello, final Duration deadline, final Hearer hearer)
-            throws IOException {
+    public static RankLink connect(final Path socket, final RankHello hello, final Duration deadline,
+            final RankMessageListener listener) throws IOException {
         final long end = System.nanoTime() + deadline.toNanos();
         long pause = 5;
         for (;;) {
@@ -107,7 +110,7 @@ public final class RankLink implements AutoCloseable {
                 pause = Math.min(200, pause * 2);
                 continue;
             }
-            return greet(channel, socket, hello, end, deadline, hearer);
+            return greet(channel, socket, hello, end, deadline, listener);
         }
     }
 
@@ -124,7 +127,7 @@ public final class RankLink implements AutoCloseable {
     }
 
     private static RankLink greet(final FrameChannel channel, final Path socket, final RankHello hello, final long end,
-            final Duration deadline, final Hearer hearer) throws IOException {
+            final Duration deadline, final RankMessageListener listener) throws IOException {
         // A read of a Unix socket has no time-out of its own: closing the channel ends it.
         final Thread self = Thread.currentThread();
         final Thread guard = new Thread(null, () -> {
@@ -155,7 +158,7 @@ public final class RankLink implements AutoCloseable {
             }
             guard.interrupt();
             welcomed = true;
-            return new RankLink(channel, welcome, hearer);
+            return new RankLink(channel, welcome, listener);
         } catch (java.nio.channels.ClosedChannelException e) {
             throw new LinkLostException("the agent at " + socket + " gave no rank number within "
                     + deadline.toMillis() + " ms (is its coordinator running?)");
@@ -182,7 +185,7 @@ public final class RankLink implements AutoCloseable {
         return welcome.epoch();
     }
 
-    /** How often the epoch that is going on has begun anew: the same for all who are in the midst of one of its phases. */
+    /** How often the epoch that is going on has begun anew: the same for all ranks in one of its phases. */
     public int attempt() {
         lock.lock();
         try {
@@ -368,18 +371,18 @@ public final class RankLink implements AutoCloseable {
         send(new Publish(values));
     }
 
-    /** Sends a rank bytes, which its {@link Hearer} gets; not if its process has ended or has no link. */
+    /** Sends a rank bytes, which its {@link RankMessageListener} gets; not if its process has ended or has no link. */
     public void tell(final int rank, final byte[] what) throws IOException {
-        send(new Tell(rank, what));
+        send(new Notify(rank, what));
     }
 
     /** What ranks, one of each index, are to be told when this process has ended, in place of what it has said before. */
-    public void leaveWill(final List<Integer> ranks, final List<byte[]> what) throws IOException {
-        final List<Tell> tells = new ArrayList<>(ranks.size());
+    public void leaveExitMessages(final List<Integer> ranks, final List<byte[]> what) throws IOException {
+        final List<Notify> messages = new ArrayList<>(ranks.size());
         for (int i = 0; i < ranks.size(); i++) {
-            tells.add(new Tell(ranks.get(i), what.get(i)));
+            messages.add(new Notify(ranks.get(i), what.get(i)));
         }
-        send(new LastWill(tells));
+        send(new ExitMessages(messages));
     }
 
     /** The values of those keys that have been published; the others are not in the answer. */
@@ -444,8 +447,8 @@ public final class RankLink implements AutoCloseable {
         try {
             for (;;) {
                 final Message message = channel.read();
-                if (message instanceof Told told) {
-                    hearer.hear(told.from(), told.what());
+                if (message instanceof Notified notified) {
+                    listener.hear(notified.from(), notified.what());
                 } else {
                     take(message);
                 }
@@ -471,9 +474,12 @@ public final class RankLink implements AutoCloseable {
             if (message instanceof Answer a) {
                 answer = a;
             } else if (message instanceof Abort a) {
-                abort = a;
+                if (a.epoch() != attemptOf || a.attempt() > attempt) { // else this attempt is the one it tells of
+                    abort = a;
+                }
             } else if (message instanceof Checkpoint c) {
                 attempt = 0; // attempts count within an epoch
+                attemptOf = c.epoch();
                 abort = null;
                 commands.add(new CheckpointRequest(c.epoch(), c.deadlineSeconds(), c.options()));
             } else if (message instanceof Found f) {

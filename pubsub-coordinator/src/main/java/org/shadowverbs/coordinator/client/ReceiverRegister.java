@@ -2,10 +2,15 @@
 package org.shadowverbs.coordinator.client;
 
 import java.io.IOException;
+import java.nio.channels.FileChannel;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
+import java.util.Set;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /**
  * Where the processes of a host register the XRC receive queue pairs that they have open together: a folder beside their
@@ -26,6 +31,20 @@ public final class ReceiverRegister {
     /** What is to be locked while a file is read or changed. */
     public static Path lock(final Path folder) {
         return folder.resolve(LOCK);
+    }
+
+    /** Opens what is to be locked; makes the folder and the file when they are not there. */
+    public static FileChannel openLock(final Path folder) throws IOException {
+        Files.createDirectories(folder, PrivateFiles.FOLDER);
+        return FileChannel.open(lock(folder), Set.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE),
+                PrivateFiles.FILE);
+    }
+
+    /** Replaces a file, or makes it. Whoever is killed here leaves what was there before. */
+    public static void put(final Path file, final byte[] content) throws IOException {
+        final Path next = file.resolveSibling("next");
+        PrivateFiles.write(next, content);
+        Files.move(next, file, StandardCopyOption.ATOMIC_MOVE);
     }
 
     /**

@@ -8,10 +8,10 @@ import java.nio.file.Path;
  * What has become of a detached rank: one line, {@code v3 OUTCOME EPOCH BACKEND AGENT SECRET ADDRESS REASON...}, that the
  * agent writes into the rank's verdict pipe. BACKEND, AGENT, SECRET and ADDRESS have bytes up to space, and '%', as %XX.
  *
- * @param backend the backend to reattach with: "hca", "ib2tcp", or "same", the one that it had
+ * @param backend the backend to reattach with: see {@link BackendName}; or "same", the one that it had
  * @param agent the agent's socket; after a restart it is another one than {@code SHADOWVERBS_AGENT} says
  * @param secret the job's from now on; empty: what the rank knows
- * @param address at which ib2tcp is to be reached from now on; empty: nobody has said
+ * @param address at which ib2tcp is to be reached from now on; empty: not given
  * @param reason of an abort; may be empty
  */
 public record Verdict(Outcome outcome, long epoch, String backend, Path agent, String secret, String address,

@@ -17,7 +17,7 @@
  *   }
  * </pre>
  * {@link org.shadowverbs.coordinator.client.CheckpointAborted} out of an exchange: with {@code reattach()} every rank
- * goes through PUBLISHED to REPLAYED (again, if it was in the midst of that) and then calls {@code done}; without it
+ * goes through PUBLISHED to REPLAYED (again, if it was on that way) and then calls {@code done}; without it
  * the rank opens its gate and calls {@code done}.
  */
 package org.shadowverbs.coordinator.client;

@@ -12,10 +12,13 @@ import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /**
  * A checkpoint that is being made. Everything goes into a temporary folder beside its place; {@link #commit} renames it
@@ -30,6 +33,8 @@ public final class CheckpointFolder {
     private final Path directory;
     private final String name;
     private final Path temporary;
+    private final List<String> warnings = new ArrayList<>();
+    private boolean safe;
 
     private CheckpointFolder(final Path directory, final String name) {
         this.directory = directory;
@@ -40,7 +45,7 @@ public final class CheckpointFolder {
     /** Makes the temporary folder; those that crashes left behind are removed first. */
     public static CheckpointFolder begin(final Path directory, final String job, final long epoch) throws IOException {
         try {
-            Files.createDirectories(directory);
+            Files.createDirectories(directory, PrivateFiles.FOLDER);
         } catch (FileAlreadyExistsException e) {
             throw new IOException("the checkpoint directory " + directory + " is not a directory", e);
         } catch (IOException e) {
@@ -51,7 +56,7 @@ public final class CheckpointFolder {
             throw new IOException(folder.place() + " exists already");
         }
         removeStale(directory, job);
-        Files.createDirectory(folder.temporary);
+        Files.createDirectory(folder.temporary, PrivateFiles.FOLDER);
         return folder;
     }
 
@@ -76,20 +81,48 @@ public final class CheckpointFolder {
         return directory.resolve(name);
     }
 
-    /** Writes the manifest, last, and renames the folder into place. From its return on the checkpoint is safe. */
+    /**
+     * Writes the manifest, last, and renames the folder into place.
+     *
+     * @return where the checkpoint is; what went wrong after it was there is among the {@link #warnings}
+     * @throws IOException when there is none
+     */
     public Path commit(final Manifest manifest) throws IOException {
         ManifestFile.write(temporary, manifest);
         sync(temporary);
         Files.move(temporary, place(), StandardCopyOption.ATOMIC_MOVE);
-        sync(directory);
+        safe = true;
+        try {
+            sync(directory);
+        } catch (IOException | RuntimeException e) {
+            warnings.add(place() + " may not outlive a loss of power: " + directory + " could not be synced: " + e);
+        }
+        try {
+            pointLatestHere();
+            sync(directory);
+        } catch (IOException | RuntimeException e) {
+            warnings.add(directory.resolve(LATEST) + " does not point to " + name + ": " + e);
+        }
+        return place();
+    }
+
+    /** Whether the checkpoint is there. */
+    public boolean isSafe() {
+        return safe;
+    }
+
+    /** What does not make the checkpoint invalid. */
+    public List<String> warnings() {
+        return List.copyOf(warnings);
+    }
+
+    private void pointLatestHere() throws IOException {
         // A link is replaced by a rename, too: there is no moment without one.
         final Path link = directory.resolve("." + LATEST + ".tmp");
         Files.deleteIfExists(link);
         Files.createSymbolicLink(link, Path.of(name));
         Files.move(link, directory.resolve(LATEST), StandardCopyOption.ATOMIC_MOVE,
                 StandardCopyOption.REPLACE_EXISTING);
-        sync(directory);
-        return place();
     }
 
     /** Removes what has been written so far. */
@@ -97,34 +130,83 @@ public final class CheckpointFolder {
         remove(temporary);
     }
 
-    /** Removes the oldest checkpoints of the job, so that this many stay. */
-    public static List<Path> prune(final Path directory, final String job, final int keep) throws IOException {
-        final List<Path> all = new ArrayList<>();
-        for (final Path folder : list(directory)) {
-            final Matcher m = NAME.matcher(folder.getFileName().toString());
-            if (m.matches() && m.group(1).equals(job)) {
-                all.add(folder);
-            }
-        }
-        all.sort(Comparator.comparingLong(CheckpointFolder::epoch));
-        final List<Path> old = all.subList(0, Math.max(0, all.size() - Math.max(1, keep)));
+    /**
+     * Removes checkpoints of the job, so that this many stay. These are the newest of those that the newest has come from; what
+     * was made after one of them, before the job was restarted from it, is the first to go.
+     *
+     * @param restartedFrom epoch of one that stays in any case; 0: there is none
+     */
+    public static List<Path> prune(final Path directory, final String job, final int keep, final long restartedFrom)
+            throws IOException {
+        final List<Path> all = list(directory).stream().filter(folder -> job(folder).equals(job)).toList();
+        final Set<Path> stay = new LinkedHashSet<>();
+        all.stream().filter(folder -> epoch(folder) == restartedFrom).forEach(stay::add);
+        final List<Path> wanted = new ArrayList<>(lineage(all));
+        all.reversed().stream().filter(folder -> !wanted.contains(folder)).toList().forEach(wanted::add);
+        wanted.stream().limit(Math.max(1, keep)).forEach(stay::add);
+        final List<Path> old = all.stream().filter(folder -> !stay.contains(folder)).toList();
         for (final Path folder : old) {
             // Hidden first: what is half removed must not look like a checkpoint.
             final Path hidden = directory.resolve("." + folder.getFileName() + ".tmp");
             Files.move(folder, hidden, StandardCopyOption.ATOMIC_MOVE);
             remove(hidden);
         }
-        return List.copyOf(old);
+        return old;
     }
 
-    /** The checkpoints of a directory, whole or damaged, by name. */
+    /** The highest epoch of the job's checkpoints, of whatever branch; 0 when there is none. */
+    public static long highest(final Path directory, final String job) throws IOException {
+        return list(directory).stream().filter(folder -> job(folder).equals(job)).mapToLong(CheckpointFolder::epoch).max()
+                .orElse(0);
+    }
+
+    /** Those of one job's checkpoints that the newest has not come from: the job was restarted from an older one. */
+    public static List<Path> abandoned(final List<Path> ofOneJob) {
+        final List<Path> lineage = lineage(ofOneJob);
+        return ofOneJob.stream().filter(folder -> !lineage.contains(folder)).toList();
+    }
+
+    /** The newest of one job's checkpoints, the one that it has come from, and so on; by epoch in, newest first out. */
+    private static List<Path> lineage(final List<Path> ofOneJob) {
+        final List<Path> lineage = new ArrayList<>();
+        long from = Long.MAX_VALUE;
+        for (final Path folder : ofOneJob.reversed()) {
+            if (epoch(folder) <= from) {
+                lineage.add(folder);
+                from = parent(folder);
+            }
+        }
+        return lineage;
+    }
+
+    /** Of one that cannot be read, or does not say, any older one may be it. */
+    private static long parent(final Path folder) {
+        try {
+            final Long parent = ManifestFile.read(folder).parent();
+            return parent == null ? epoch(folder) - 1 : parent;
+        } catch (ManifestException e) {
+            return epoch(folder) - 1;
+        }
+    }
+
+    /** The job that a checkpoint is of. */
+    public static String job(final Path folder) {
+        final Matcher m = NAME.matcher(folder.getFileName().toString());
+        return m.matches() ? m.group(1) : "";
+    }
+
+    /** The checkpoints of a directory, whole or damaged, by job and epoch. */
     public static List<Path> list(final Path directory) throws IOException {
         if (!Files.isDirectory(directory)) {
             return List.of();
         }
         try (Stream<Path> entries = Files.list(directory)) {
             return entries.filter(p -> NAME.matcher(p.getFileName().toString()).matches())
-                    .filter(p -> Files.isDirectory(p, LinkOption.NOFOLLOW_LINKS)).sorted().toList();
+                    .filter(p -> Files.isDirectory(p, LinkOption.NOFOLLOW_LINKS))
+                    .sorted(Comparator.comparing(CheckpointFolder::job).thenComparingLong(CheckpointFolder::epoch))
+                    .toList();
+        } catch (UncheckedIOException e) {
+            throw e.getCause();
         }
     }
 

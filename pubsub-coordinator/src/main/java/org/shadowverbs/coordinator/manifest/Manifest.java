@@ -3,12 +3,16 @@ package org.shadowverbs.coordinator.manifest;
 
 import java.util.List;
 import java.util.Map;
+import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.process.HostImages;
 
 /**
  * All that a restart must know about a checkpoint.
  *
  * @param schema version of this format
+ * @param parent epoch of the checkpoint from which the job has come to this one; 0: it was launched; null: a program that
+ *     did not know of this has written it
+ * @param backend that a restart has chosen for the job, as in a verdict; null, or "same": none has
  * @param created when, ISO 8601, UTC
  * @param killed whether the job was ended after it
  * @param millis from the request to the commit
@@ -16,11 +20,19 @@ import org.shadowverbs.coordinator.process.HostImages;
  * @param ranks how many ranks
  * @param bytes size of all images
  * @param hosts one part for each host of the job
+ * @param needs what its ranks have used of their devices; none in checkpoints of versions that did not say
  * @param checksum SHA-256 of this file's text with 64 zeros in place of the checksum
  */
-public record Manifest(int schema, String job, long epoch, String created, boolean killed, long millis,
-        Map<String, Long> phaseMillis, int ranks, long bytes, List<HostPart> hosts, String checksum) {
-    public static final int SCHEMA = 1;
+public record Manifest(int schema, String job, long epoch, Long parent, String backend, String created, boolean killed,
+        long millis, Map<String, Long> phaseMillis, int ranks, long bytes, List<HostPart> hosts, List<Needs> needs,
+        String checksum) {
+    public static final int SCHEMA = 2;
+    /** The oldest that is read, too. */
+    static final int OLDEST = 1;
+
+    public Manifest {
+        needs = needs == null ? List.of() : needs;
+    }
 
     /** What a host contributes. {@code directory} is relative to the checkpoint's folder. */
     public record HostPart(String host, String directory, List<RankPart> ranks, List<TreePart> trees,
@@ -38,7 +50,11 @@ public record Manifest(int schema, String job, long epoch, String created, boole
             long verdictInode) {
     }
 
-    /** A program that was launched. */
-    public record TreePart(long pid, String root, List<String> argv, String cwd) {
+    /**
+     * A program that was launched.
+     *
+     * @param agent the socket of the agent that it was launched at, as its environment says; null when that does not
+     */
+    public record TreePart(long pid, String root, List<String> argv, String cwd, String agent) {
     }
 }

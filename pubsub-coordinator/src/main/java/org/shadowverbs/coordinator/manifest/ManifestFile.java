@@ -17,6 +17,8 @@ import java.nio.file.StandardOpenOption;
 import java.security.MessageDigest;
 import java.security.NoSuchAlgorithmException;
 import java.util.HexFormat;
+import java.util.Set;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /** Writes and reads {@code manifest.json}. It carries a checksum of itself, so that damage to it is named. */
 public final class ManifestFile {
@@ -31,11 +33,11 @@ public final class ManifestFile {
 
     /** Writes it into the folder and makes it durable. Any checksum that the record has is replaced. */
     public static void write(final Path folder, final Manifest m) throws IOException {
-        final String blank = JSON.writeValueAsString(new Manifest(m.schema(), m.job(), m.epoch(), m.created(),
-                m.killed(), m.millis(), m.phaseMillis(), m.ranks(), m.bytes(), m.hosts(), NO_CHECKSUM)) + "\n";
+        final String blank = JSON.writeValueAsString(new Manifest(m.schema(), m.job(), m.epoch(), m.parent(), m.backend(),
+                m.created(), m.killed(), m.millis(), m.phaseMillis(), m.ranks(), m.bytes(), m.hosts(), m.needs(), NO_CHECKSUM)) + "\n";
         final String text = blank.replace(NO_CHECKSUM, sha256(blank));
-        try (FileChannel out = FileChannel.open(folder.resolve(NAME), StandardOpenOption.CREATE_NEW,
-                StandardOpenOption.WRITE)) {
+        try (FileChannel out = FileChannel.open(folder.resolve(NAME),
+                Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE), PrivateFiles.FILE)) {
             final ByteBuffer bytes = ByteBuffer.wrap(text.getBytes(StandardCharsets.UTF_8));
             while (bytes.hasRemaining()) {
                 out.write(bytes);
@@ -55,9 +57,9 @@ public final class ManifestFile {
                 throw new ManifestException(file + " is damaged: its checksum is not that of its text");
             }
             final int schema = tree.path("schema").asInt();
-            if (schema != Manifest.SCHEMA) {
-                throw new ManifestException(file + " has schema version " + schema + "; this program reads version "
-                        + Manifest.SCHEMA);
+            if (schema < Manifest.OLDEST || schema > Manifest.SCHEMA) {
+                throw new ManifestException(file + " has schema version " + schema + "; this program reads versions "
+                        + Manifest.OLDEST + " to " + Manifest.SCHEMA);
             }
             return JSON.treeToValue(tree, Manifest.class);
         } catch (NoSuchFileException e) {

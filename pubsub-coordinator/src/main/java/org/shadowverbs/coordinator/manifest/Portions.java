@@ -45,9 +45,13 @@ public final class Portions {
                 hosts.add(only(part, trees));
             }
         }
-        return new Manifest(manifest.schema(), manifest.job(), manifest.epoch(), manifest.created(), manifest.killed(),
+        final Set<Integer> numbers = new HashSet<>();
+        hosts.forEach(h -> h.ranks().forEach(r -> numbers.add(r.number())));
+        return new Manifest(manifest.schema(), manifest.job(), manifest.epoch(), manifest.parent(),
+                manifest.backend(), manifest.created(), manifest.killed(),
                 manifest.millis(), manifest.phaseMillis(), hosts.stream().mapToInt(h -> h.ranks().size()).sum(),
-                hosts.stream().mapToLong(h -> h.images().bytes()).sum(), hosts, manifest.checksum());
+                hosts.stream().mapToLong(h -> h.images().bytes()).sum(), hosts,
+                manifest.needs().stream().filter(n -> numbers.contains(n.rank())).toList(), manifest.checksum());
     }
 
     private static Manifest.HostPart only(final Manifest.HostPart part, final Set<TreeImage> trees) {

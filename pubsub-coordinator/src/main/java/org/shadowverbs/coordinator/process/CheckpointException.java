@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.process;
 import java.util.List;
 
 /** Processes could not be saved or restored. The message is one line for the user. */
-public final class CheckpointException extends Exception {
+public sealed class CheckpointException extends Exception permits PassingStateException {
     private static final long serialVersionUID = 1L;
 
     /** What stands in the way, one by one. */

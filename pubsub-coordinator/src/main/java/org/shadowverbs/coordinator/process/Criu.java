@@ -15,10 +15,14 @@ import java.util.TreeSet;
 /**
  * Process images made by CRIU.
  *
- * <p>It is taken from where SHADOWVERBS_CRIU says, else from the project's tools, else from PATH. It needs root, or
- * CAP_CHECKPOINT_RESTORE with what freezing and namespaces need, and a control group freezer.
+ * <p>It is taken from where SHADOWVERBS_CRIU says, else from the project's tools, else from PATH. For root it needs a control
+ * group freezer. For an ordinary user it needs the job's processes in a user namespace of his.
  */
 public final class Criu implements ProcessCheckpointer {
+    /** The ways that are left to an ordinary user where the kernel or the site forbids user namespaces. */
+    public static final String NO_NAMESPACES = "ask for user namespaces on this host (sysctl user.max_user_namespaces,"
+            + " kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), or run the job as root";
+
     private static final Duration CHECK_TIMEOUT = Duration.ofSeconds(20);
     /** Descriptors of the first process of the namespace that programs are given start here. */
     private static final int FIRST_FD = 100;
@@ -26,6 +30,7 @@ public final class Criu implements ProcessCheckpointer {
     private static final long OTHER_PIDS = 4096;
 
     private final Path mountInfo;
+    private final Path named;
 
     /** Makes one; nothing is looked up before it is used. */
     public Criu() {
@@ -34,13 +39,23 @@ public final class Criu implements ProcessCheckpointer {
 
     /** Makes one that sees the freezers among these mounts only. */
     Criu(final Path mountInfo) {
+        this(mountInfo, null);
+    }
+
+    /** Makes one that has images made by this CRIU; null: by the one that is found. */
+    Criu(final Path mountInfo, final Path named) {
         this.mountInfo = mountInfo;
+        this.named = named;
+    }
+
+    private Path criu() {
+        return named != null ? named : CriuCommand.find();
     }
 
     @Override
     public Readiness check() {
         final List<Finding> findings = new ArrayList<>();
-        final Path criu = CriuCommand.find();
+        final Path criu = criu();
         String version = "CRIU";
         if (criu == null) {
             findings.add(new Finding("CRIU", "is not there",
@@ -49,21 +64,21 @@ public final class Criu implements ProcessCheckpointer {
             version = version(criu);
             final String problem = trouble(criu);
             if (!problem.isEmpty()) {
-                findings.add(new Finding(criu.toString(), problem, root()
-                        ? "run tools/setup.sh, or name one that runs on this kernel in SHADOWVERBS_CRIU"
-                        : "run as root, or with CAP_CHECKPOINT_RESTORE, CAP_SYS_PTRACE, "
-                                + "CAP_SYS_ADMIN and CAP_NET_ADMIN"));
+                findings.add(new Finding(criu.toString(), problem, Rights.ordinary() ? NO_NAMESPACES
+                        : "run tools/setup.sh, or name one that runs on this kernel in SHADOWVERBS_CRIU"));
             }
         }
-        if (CriuCommand.findHelper() == null) {
+        if (CriuCommand.findRestoreInit() == null) {
             findings.add(new Finding("shadowverbs-restore-init", "is not there", "build the project again"));
         }
         String freezer = "none";
         try {
             final Freezer found = Freezer.find(mountInfo);
-            if (found == null) {
+            if (Rights.ordinary()) {
+                freezer = "CRIU itself";
+            } else if (found == null) {
                 findings.add(new Finding("freezer", "no control group freezer that may be used is mounted",
-                        root() ? "mount -t cgroup2 none /sys/fs/cgroup, writable" : "run as root"));
+                        "mount -t cgroup2 none /sys/fs/cgroup, writable"));
             } else {
                 freezer = found.description();
             }
@@ -71,10 +86,6 @@ public final class Criu implements ProcessCheckpointer {
             findings.add(new Finding("freezer", e.getMessage(), ""));
         }
         return new Readiness(version, criu == null ? "" : criu.toString(), freezer, List.copyOf(findings));
-    }
-
-    private static boolean root() {
-        return "root".equals(System.getProperty("user.name"));
     }
 
     private static String version(final Path criu) {
@@ -94,11 +105,14 @@ public final class Criu implements ProcessCheckpointer {
 
     private static String trouble(final Path criu) {
         try {
-            final CriuCommand.Result result = CriuCommand.run(List.of(criu.toString(), "check"), CHECK_TIMEOUT);
+            // Its own check asks for more than an ordinary user's jobs need: to repair TCP connections, for one.
+            final List<String> command = new ArrayList<>(Rights.ordinary() ? JobRoot.attempt() : List.of());
+            command.addAll(List.of(criu.toString(), Rights.ordinary() ? "--version" : "check"));
+            final CriuCommand.Result result = CriuCommand.run(command, CHECK_TIMEOUT);
             return result.status() == 0
                     ? ""
                     : "does not run here: " + CriuCommand.reason(Path.of("/nonexistent"), result.output());
-        } catch (final IOException e) {
+        } catch (final IOException | CheckpointException e) {
             return "cannot be run: " + e.getMessage();
         } catch (final InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -113,13 +127,14 @@ public final class Criu implements ProcessCheckpointer {
 
     @Override
     public FrozenTrees freeze(final FreezeRequest request) throws CheckpointException {
-        final Path criu = CriuCommand.find();
+        final Path criu = criu();
         if (criu == null) {
             throw new CheckpointException(check().findings());
         }
         try {
-            final Freezer freezer = Freezer.find(mountInfo);
-            if (freezer == null) {
+            // CRIU takes hold of the processes of an ordinary user by itself: few of those have a control group to freeze.
+            final Freezer freezer = Rights.ordinary() ? null : Freezer.find(mountInfo);
+            if (freezer == null && !Rights.ordinary()) {
                 throw new CheckpointException(check().findings());
             }
             return CriuFrozenTrees.freeze(criu, version(criu), freezer, request);
@@ -130,6 +145,10 @@ public final class Criu implements ProcessCheckpointer {
 
     @Override
     public List<Finding> verify(final Path imageDirectory, final HostImages images) {
+        return verify(imageDirectory, images, Progress.UNTOLD);
+    }
+
+    private static List<Finding> verify(final Path imageDirectory, final HostImages images, final Progress progress) {
         final List<Finding> findings = new ArrayList<>();
         try {
             final Set<String> missing = new TreeSet<>(images.cpuFlags());
@@ -142,20 +161,24 @@ public final class Criu implements ProcessCheckpointer {
         } catch (final IOException e) {
             findings.add(new Finding("this host", e.getMessage(), ""));
         }
-        for (final TreeImage tree : images.trees()) {
-            final Path folder = imageDirectory.resolve(tree.directory());
-            findings.addAll(ImageFiles.verify(tree.name(), folder, tree.files()));
-            findings.addAll(UserFiles.verify(tree));
+        try {
+            for (final TreeImage tree : images.trees()) {
+                final Path folder = imageDirectory.resolve(tree.directory());
+                findings.addAll(ImageFiles.verify(tree.name(), folder, tree.files(), progress));
+                findings.addAll(UserFiles.verify(tree));
+            }
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            findings.add(new Finding("this host", "was interrupted while it checked the images", ""));
         }
         return findings;
     }
 
     @Override
     public RestoredTrees restore(final RestoreRequest request) throws CheckpointException {
-        final long deadline = System.nanoTime() + request.deadline().toNanos();
-        final List<Finding> findings = verify(request.imageDirectory(), request.images());
-        final Path criu = CriuCommand.find();
-        final Path helper = CriuCommand.findHelper();
+        final List<Finding> findings = verify(request.imageDirectory(), request.images(), request.progress());
+        final Path criu = criu();
+        final Path helper = CriuCommand.findRestoreInit();
         if (criu == null || helper == null) {
             findings.addAll(check().findings());
         }
@@ -166,8 +189,8 @@ public final class Criu implements ProcessCheckpointer {
         RestoreInit init = null;
         try {
             errors = Files.createTempFile("shadowverbs-restore-", ".err");
-            init = new RestoreInit(helper, errors);
-            final CriuRestoredTrees restored = restore(criu, init, request, deadline);
+            init = new RestoreInit(helper, errors, Rights.ordinary());
+            final CriuRestoredTrees restored = restore(criu, init, request);
             init = null;
             return restored;
         } catch (final IOException e) {
@@ -194,7 +217,7 @@ public final class Criu implements ProcessCheckpointer {
     }
 
     private static CriuRestoredTrees restore(
-            final Path criu, final RestoreInit init, final RestoreRequest request, final long deadline)
+            final Path criu, final RestoreInit init, final RestoreRequest request)
             throws IOException, CheckpointException, InterruptedException {
         final Map<String, Integer> descriptors = new LinkedHashMap<>();
         for (final TreeImage tree : request.images().trees()) {
@@ -211,11 +234,14 @@ public final class Criu implements ProcessCheckpointer {
         if (request.images().trees().stream().anyMatch(TreeImage::ownTerminals)) {
             init.send("devpts");
         }
-        final long initPid = init.start(freePids(request.images()), deadline);
+        final long initPid = init.start(freePids(request.images()),
+                new Stall(request.deadline(), () -> 0, request.progress()));
         for (final TreeImage tree : request.images().trees()) {
             UserFiles.putBack(tree, request.imageDirectory().resolve(tree.directory()), request.checkpointName());
         }
-        final List<Long> nanos = new CriuRestore(criu, init, request, descriptors, deadline).run();
+        final String namespace = Proc.namespace(initPid, "pid");
+        final Stall stall = new Stall(request.deadline(), () -> Proc.read(namespace), request.progress());
+        final List<Long> nanos = new CriuRestore(criu, init, request, descriptors, stall).run();
         return new CriuRestoredTrees(init, initPid, request.images(), nanos);
     }
 
@@ -256,7 +282,8 @@ public final class Criu implements ProcessCheckpointer {
                 }
             }
         }
-        final long max = Long.parseLong(Files.readString(Path.of("/proc/sys/kernel/pid_max")).strip());
+        // By one read of the whole: of a number below /proc/sys a second read has nothing, and readString begins with one byte.
+        final long max = Long.parseLong(Files.readAllLines(Path.of("/proc/sys/kernel/pid_max")).getFirst().strip());
         if (used.last() + OTHER_PIDS < max) {
             return used.last();
         }

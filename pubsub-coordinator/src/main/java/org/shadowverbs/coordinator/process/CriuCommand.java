@@ -9,15 +9,33 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Collectors;
+import java.util.stream.Stream;
 
 /** Where CRIU and our helper are, how they are run, and what CRIU said. */
 final class CriuCommand {
     static final String LOG = "criu.log";
-    private static final String HELPER = "shadowverbs-restore-init";
     private static final String PRELOAD = "libshadowverbs-criu.so";
     /** CRIU raises limits for itself as it goes; in a container it may not, and goes on. */
     private static final String HARMLESS = "rlimit: Can't setup RLIMIT_NOFILE";
+    /** And with no right to the network it says so, and goes on. */
+    private static final String NO_NETWORK = "net: Unexpected error: -1(Operation not permitted)";
+
+    /** What CRIU says of a socket or thread in a state that passes as soon as its process runs on. */
+    private static final List<String> PASSING = List.of(
+            "netlink: The socket has data to read",
+            "inet: In-flight connection",
+            "unix: In-flight connection",
+            "unix: Non-empty write queue on an in-flight socket",
+            "unix: Found a closed in-flight socket",
+            "thread with a pending SIGTRAP");
+    private static final Duration END_TIMEOUT = Duration.ofSeconds(20);
+    private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final int SIGKILL = 9;
+    private static final int SIGSTOP = 19;
 
     private CriuCommand() {
     }
@@ -33,13 +51,18 @@ final class CriuCommand {
     }
 
     /** Finds the first process of a restored namespace; null when it is nowhere. */
-    static Path findHelper() {
+    static Path findRestoreInit() {
         final String named = System.getenv("SHADOWVERBS_RESTORE_INIT");
         if (named != null && !named.isEmpty()) {
             return Files.isExecutable(Path.of(named)) ? Path.of(named).toAbsolutePath() : null;
         }
+        return findHelper("shadowverbs-restore-init");
+    }
+
+    /** Finds a program of native/restore-init; null when it is nowhere. */
+    static Path findHelper(final String name) {
         for (final String place : new String[] {"bin/", "lib/", "native/restore-init/target/"}) {
-            final Path found = above(place + HELPER);
+            final Path found = above(place + name);
             if (found != null) {
                 return found;
             }
@@ -96,7 +119,13 @@ final class CriuCommand {
     record Result(int status, String output) {
     }
 
+    /** Runs a program that is not to take longer than this. */
     static Result run(final List<String> command, final Duration timeout) throws IOException, InterruptedException {
+        return run(command, new Stall(timeout, () -> 0, Progress.UNTOLD));
+    }
+
+    /** Runs a program that may take as long as it does something. */
+    static Result run(final List<String> command, final Stall stall) throws IOException, InterruptedException {
         final Path output = Files.createTempFile("shadowverbs-", ".out");
         try {
             final Process process = new ProcessBuilder(command)
@@ -106,16 +135,45 @@ final class CriuCommand {
             process.getOutputStream().close();
             boolean ended = false;
             try {
-                ended = process.waitFor(timeout.toMillis(), TimeUnit.MILLISECONDS);
+                do {
+                    ended = process.waitFor(Stall.ASK_NANOS, TimeUnit.NANOSECONDS);
+                } while (!ended && !stall.passed());
             } finally {
                 if (!ended) {
-                    process.destroyForcibly().waitFor();
+                    end(process.toHandle());
                 }
             }
             return new Result(ended ? process.exitValue() : -1, Files.readString(output, StandardCharsets.ISO_8859_1));
         } finally {
             Files.delete(output);
         }
+    }
+
+    /**
+     * Ends a program and all that it has started: of a CRIU in the tree's own namespaces we are but the grandparent. Stopped
+     * first, none of them starts another.
+     */
+    static void end(final ProcessHandle program) throws IOException {
+        Set<ProcessHandle> all = Set.of();
+        for (Set<ProcessHandle> now = family(program); !now.equals(all); now = family(program)) {
+            all = now;
+            all.forEach(process -> Signals.send(process.pid(), SIGSTOP));
+        }
+        all.forEach(process -> Signals.send(process.pid(), SIGKILL));
+        final long deadline = System.nanoTime() + END_TIMEOUT.toNanos();
+        for (final ProcessHandle process : all) {
+            while (!Proc.ended(process.pid())) {
+                if (System.nanoTime() - deadline > 0) {
+                    throw new IOException("pid " + process.pid() + " ("
+                            + process.info().command().orElse("CRIU") + ") has not ended after SIGKILL");
+                }
+                LockSupport.parkNanos(POLL_NANOS);
+            }
+        }
+    }
+
+    private static Set<ProcessHandle> family(final ProcessHandle program) {
+        return Stream.concat(Stream.of(program), program.descendants()).collect(Collectors.toSet());
     }
 
     /** The line of CRIU's log that says why it failed. */
@@ -135,9 +193,14 @@ final class CriuCommand {
         return errors.isEmpty() ? output.strip().lines().reduce("it said nothing", (a, b) -> b) : errors.getFirst();
     }
 
+    /** Whether what it has failed for passes by itself. */
+    static boolean passes(final String reason) {
+        return PASSING.stream().anyMatch(reason::contains);
+    }
+
     private static void collect(final String text, final List<String> errors) {
         text.lines()
-                .filter(line -> line.contains("Error (") && !line.contains(HARMLESS))
+                .filter(line -> line.contains("Error (") && !line.contains(HARMLESS) && !line.contains(NO_NETWORK))
                 .map(line -> line.replaceFirst("^.*?Error \\([^)]*\\): ", "").strip())
                 .forEach(errors::add);
     }

@@ -10,25 +10,40 @@ import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
-/** Trees that stand still in control groups of ours, and how CRIU dumps them. */
+/**
+ * Trees that stand still in control groups of ours, and how CRIU dumps them.
+ *
+ * <p>Without a freezer a tree stands still from when CRIU begins to save it. That is as good: what it does before, while others
+ * are saved already, they cannot have seen, and it does nothing after. For that its only ways to other trees must be those that
+ * are closed: {@link Sharing} refuses TCP connections.
+ */
 final class CriuFrozenTrees implements FrozenTrees {
     private static final Duration KILL_TIMEOUT = Duration.ofSeconds(20);
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final int SIGKILL = 9;
     /** Longer than any acknowledgement is delayed. */
     private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
+    /** How often trees that run are looked at before what stands in the way is believed. */
+    private static final int LOOKS = 10;
+    private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
     /** What an image needs besides memory: descriptions, page maps, the log. */
     private static final long IMAGE_OVERHEAD = 4L << 20;
 
     private final Path criu;
     private final String version;
     private final FreezeRequest request;
+    /** Null: CRIU holds the trees. */
     private final Freezer freezer;
+    /** Groups by tree; all null when CRIU holds the trees. */
     private final Map<ProcessTree, Freezer.Group> groups = new LinkedHashMap<>();
+    private final Map<String, HeldDump> held = new ConcurrentHashMap<>();
     private Sharing sharing;
     private Process guard;
     private long freezeNanos;
@@ -61,6 +76,11 @@ final class CriuFrozenTrees implements FrozenTrees {
     private void freeze() throws IOException, CheckpointException {
         final long start = System.nanoTime();
         final long deadline = start + request.freezeDeadline().toNanos();
+        if (freezer == null) {
+            look(deadline);
+            freezeNanos = System.nanoTime() - start;
+            return;
+        }
         List<ProcessTree> trees = ProcessTree.of(request.roots());
         final Map<String, Freezer.Group> byName = new LinkedHashMap<>();
         for (final ProcessTree tree : trees) {
@@ -70,10 +90,12 @@ final class CriuFrozenTrees implements FrozenTrees {
         }
         guard = new ProcessBuilder(guardCommand()).redirectError(ProcessBuilder.Redirect.DISCARD)
                 .redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
-        for (boolean more = true; more;) {
+        boolean more = true;
+        for (int looks = 1; more; looks++) {
             if (System.nanoTime() - deadline > 0) {
-                throw new CheckpointException(trees.getFirst().name()
-                        + ": does not stand still: it makes processes faster than they can be stopped");
+                throw new CheckpointException(trees.getFirst().name() + ": the deadline of "
+                        + request.freezeDeadline().toSeconds() + " s has passed, and it still had new processes at look " + looks
+                        + " at them: this host is too slow, or it makes them faster than they can be stopped");
             }
             more = false;
             for (final ProcessTree tree : trees) {
@@ -82,7 +104,7 @@ final class CriuFrozenTrees implements FrozenTrees {
                     more |= !member.ids().ended() && group.add(member.ids().pid());
                 }
                 group.freeze();
-                group.await(deadline, tree.name());
+                group.await(deadline, request.freezeDeadline(), tree.name());
             }
             // A child that was born outside the group before its parent was moved is found now.
             trees = ProcessTree.of(request.roots());
@@ -95,6 +117,23 @@ final class CriuFrozenTrees implements FrozenTrees {
             throw new CheckpointException(sharing.findings());
         }
         settle(trees);
+    }
+
+    /** Looks at trees that run: what stands in the way only while a program starts is not there at the next look. */
+    private void look(final long deadline) throws IOException, CheckpointException {
+        for (int looks = 1;; looks++) {
+            final List<ProcessTree> trees = ProcessTree.of(request.roots());
+            groups.clear();
+            trees.forEach(tree -> groups.put(tree, null));
+            sharing = Sharing.of(trees, request);
+            if (sharing.findings().isEmpty()) {
+                return;
+            }
+            if (looks == LOOKS || System.nanoTime() - deadline > 0) {
+                throw new CheckpointException(sharing.findings());
+            }
+            LockSupport.parkNanos(LOOK_NANOS);
+        }
     }
 
     /**
@@ -144,13 +183,21 @@ final class CriuFrozenTrees implements FrozenTrees {
     @Override
     public HostImages save(final Path imageDirectory) throws CheckpointException {
         final long start = System.nanoTime();
-        final long deadline = start + request.saveDeadline().toNanos();
         final Path directory = imageDirectory.toAbsolutePath();
         try {
             checkSpace(directory);
+            final List<ProcessTree> all = List.copyOf(groups.keySet());
+            // CRIU repairs the sockets of a tree while it reads them, and their other ends in another tree are to hold still.
+            final boolean apart = all.stream().allMatch(tree -> sharing.connections(tree).isEmpty());
+            final int threads = apart ? Math.min(all.size(), Parallel.threads()) : 1;
+            final List<TreeImage> images = Parallel.each(all, threads,
+                    tree -> dump(tree, "tree-" + all.indexOf(tree), directory, threads == 1 ? Parallel.threads() : 1));
+            // Once for all trees: processes of one host may compare what they read. And last: CRIU keeps what is left of each
+            // timer at the moment when it comes to it, and with an earlier time to go on from that would be over too early.
+            final Clocks clocks = Clocks.now();
             final List<TreeImage> trees = new ArrayList<>();
-            for (final ProcessTree tree : groups.keySet()) {
-                trees.add(dump(tree, "tree-" + trees.size(), directory, deadline));
+            for (int i = 0; i < all.size(); i++) {
+                trees.add(images.get(i).goingOnFrom(clocks.asSeenBy(all.get(i).top().pid())));
             }
             final long bytes = trees.stream()
                     .flatMap(tree -> tree.files().stream()).mapToLong(ImageFile::bytes).sum();
@@ -193,41 +240,83 @@ final class CriuFrozenTrees implements FrozenTrees {
         }
     }
 
-    private TreeImage dump(final ProcessTree tree, final String name, final Path directory, final long deadline)
+    private TreeImage dump(final ProcessTree tree, final String name, final Path directory, final int threads)
             throws IOException, InterruptedException, CheckpointException {
         final long start = System.nanoTime();
-        final Path folder = Files.createDirectory(directory.resolve(name));
-        final CriuCommand.Result result =
-                CriuCommand.run(command(tree, folder), Duration.ofNanos(Math.max(1, deadline - System.nanoTime())));
-        final Path log = folder.resolve(CriuCommand.LOG);
+        final Path folder = Files.createDirectory(directory.resolve(name), PrivateFiles.FOLDER);
+        final Stall stall = new Stall(request.saveDeadline(), () -> ImageFiles.bytes(folder), request.progress());
+        final HeldDump hold = freezer == null ? new HeldDump() : null;
+        if (hold != null) {
+            held.put(tree.name(), hold);
+        }
+        final Path log = (hold == null ? folder : hold.work()).resolve(CriuCommand.LOG);
+        final CriuCommand.Result result = hold == null ? CriuCommand.run(command(tree, folder, null), stall)
+                : hold.save(command(tree, folder, hold), stall);
+        final String subject = tree.name() + " (pid " + tree.top().pid() + "): ";
+        if (result.status() < 0) {
+            throw new CheckpointException(subject + "CRIU was not done with the image, and has written nothing for "
+                    + stall.deadline());
+        }
         if (result.status() != 0) {
-            throw new CheckpointException(tree.name() + " (pid " + tree.top().pid() + "): "
-                    + (result.status() < 0
-                            ? "CRIU was not done with the image when the deadline passed"
-                            : "CRIU could not save it (status " + result.status() + "): "
-                                    + CriuCommand.reason(log, result.output())));
+            final String reason = CriuCommand.reason(log, result.output());
+            final String what = subject + "CRIU could not save it (status " + result.status() + "): " + reason;
+            throw CriuCommand.passes(reason) ? new PassingStateException(what) : new CheckpointException(what);
         }
         final long dumpNanos = System.nanoTime() - start;
-        final List<OutputFile> outputs = UserFiles.outputs(tree, folder);
+        // Its reading is of a moment of its own for each tree. Without it CRIU restores into the clocks that it is run with.
+        Files.deleteIfExists(folder.resolve("timens-0.img"));
+        final ProcessTree still = hold == null ? tree : standingStill(tree);
+        final Sharing shared = hold == null ? sharing : Sharing.of(List.of(still), request);
+        if (!shared.findings().isEmpty()) {
+            throw new CheckpointException(shared.findings());
+        }
+        final List<OutputFile> outputs = UserFiles.outputs(still, folder);
         return new TreeImage(
-                tree.name(), name, processes(tree), ImageFiles.seal(folder), outputs, UserFiles.mapped(tree),
-                tree.sessionLedFromOutside(), sharing.connections(tree), dumpNanos);
+                tree.name(), name, processes(still, shared), ImageFiles.seal(folder, threads, request.progress()), outputs,
+                UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), dumpNanos, null);
     }
 
-    private List<String> command(final ProcessTree tree, final Path folder) throws IOException {
+    /** The tree as CRIU has saved it, which may have other processes and files than when it was looked at. */
+    private ProcessTree standingStill(final ProcessTree tree) throws CheckpointException {
+        return ProcessTree.of(request.roots()).stream().filter(now -> now.top().pid() == tree.top().pid()).findFirst()
+                .orElseThrow(() -> new CheckpointException(tree.name() + ": has ended while it was saved"));
+    }
+
+    /** @param hold null when the tree stands still already */
+    private List<String> command(final ProcessTree tree, final Path folder, final HeldDump hold)
+            throws IOException, CheckpointException {
         final Proc.Ids top = tree.top();
-        final List<String> command = new ArrayList<>();
+        // CRIU makes the images readable by everybody but for the umask.
+        final List<String> command = new ArrayList<>(List.of("sh", "-c", "umask 077; exec \"$@\"", "sh"));
+        final List<String> namespaces = new ArrayList<>();
         // CRIU sees a tree as from inside its pid namespace, with the /proc that belongs to it.
-        if (!Proc.namespace(top.pid(), "pid").equals(Proc.namespace(ProcessHandle.current().pid(), "pid"))) {
-            command.addAll(List.of("nsenter", "--target", Long.toString(top.pid()), "--pid", "--mount", "--"));
+        if (isElsewhere(top.pid(), "pid")) {
+            namespaces.addAll(List.of("--pid", "--mount"));
+        }
+        // One that it does not share with the tree it would make again by itself, from what it has read itself.
+        if (Files.exists(Proc.path(top.pid(), "ns/time")) && isElsewhere(top.pid(), "time")) {
+            namespaces.add("--time");
+        }
+        if (hold != null) {
+            command.addAll(JobRoot.enter(top.pid()));
+            command.addAll(List.of("/usr/bin/env", "XDG_RUNTIME_DIR=" + hold.work()));
+        } else if (!namespaces.isEmpty()) {
+            command.addAll(List.of("nsenter", "--target", Long.toString(top.pid())));
+            command.addAll(namespaces);
+            command.add("--");
         }
         command.addAll(CriuCommand.dump(criu));
         command.addAll(List.of(
                 "--tree", Long.toString(top.ownPid()), "--images-dir", folder.toString(),
                 "--log-file", CriuCommand.LOG, "-v2", "--leave-running",
-                "--freeze-cgroup", groups.get(tree).folder().toString(),
                 "--ghost-limit", Long.toString(Sharing.GHOST_LIMIT), "--file-locks", "--manage-cgroups=ignore",
                 "--network-lock", "skip"));
+        if (hold == null) {
+            command.addAll(List.of("--freeze-cgroup", groups.get(tree).folder().toString()));
+        } else {
+            command.add("--unprivileged");
+            command.addAll(hold.options());
+        }
         if (tree.sessionLedFromOutside()) {
             command.add("--shell-job");
         }
@@ -246,7 +335,11 @@ final class CriuFrozenTrees implements FrozenTrees {
         return command;
     }
 
-    private List<ProcessImage> processes(final ProcessTree tree) {
+    private static boolean isElsewhere(final long pid, final String namespace) throws IOException {
+        return !Proc.namespace(pid, namespace).equals(Proc.namespace(ProcessHandle.current().pid(), namespace));
+    }
+
+    private static List<ProcessImage> processes(final ProcessTree tree, final Sharing sharing) {
         final Map<Long, Long> ownPids = new LinkedHashMap<>();
         tree.members().forEach(member -> ownPids.put(member.ids().pid(), member.ids().ownPid()));
         return tree.members().stream()
@@ -260,10 +353,22 @@ final class CriuFrozenTrees implements FrozenTrees {
                 .toList();
     }
 
+    /** Those that stand still: a tree that CRIU holds may have had others when it was looked at. */
+    private List<Long> membersNow(final ProcessTree tree) {
+        try {
+            return (held.isEmpty() ? tree : standingStill(tree)).hostPids();
+        } catch (final CheckpointException e) {
+            return tree.hostPids(); // A part has ended.
+        }
+    }
+
     @Override
     public void kill() throws CheckpointException {
         final long deadline = System.nanoTime() + KILL_TIMEOUT.toNanos();
-        final List<Long> pids = groups.keySet().stream().flatMap(tree -> tree.hostPids().stream()).toList();
+        final List<Long> pids = new ArrayList<>();
+        for (final ProcessTree tree : groups.keySet()) {
+            pids.addAll(membersNow(tree));
+        }
         for (final long pid : pids) {
             // Frozen, they have not ended, so the pids are still theirs.
             Signals.send(pid, SIGKILL);
@@ -277,7 +382,7 @@ final class CriuFrozenTrees implements FrozenTrees {
                 LockSupport.parkNanos(POLL_NANOS);
             }
         }
-        groups.values().forEach(Freezer.Group::remove);
+        groups.values().stream().filter(Objects::nonNull).forEach(Freezer.Group::remove);
     }
 
     @Override
@@ -287,9 +392,18 @@ final class CriuFrozenTrees implements FrozenTrees {
         }
         closed = true;
         IOException failure = null;
-        for (final Map.Entry<ProcessTree, Freezer.Group> entry : groups.entrySet()) {
+        for (final HeldDump hold : held.values()) {
             try {
-                entry.getValue().release();
+                hold.release();
+            } catch (final IOException e) {
+                failure = e;
+            }
+        }
+        for (final Freezer.Group group : groups.values()) {
+            try {
+                if (group != null) {
+                    group.release();
+                }
             } catch (final IOException e) {
                 failure = e;
             }

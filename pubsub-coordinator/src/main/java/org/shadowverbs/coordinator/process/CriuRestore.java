@@ -32,7 +32,7 @@ final class CriuRestore {
     private final RestoreInit init;
     private final RestoreRequest request;
     private final Map<String, Integer> descriptors;
-    private final long deadline;
+    private final Stall stall;
     private final List<TreeImage> trees;
     private final boolean together;
     /** What CRIU writes goes here: the images stay as they were saved. */
@@ -43,12 +43,12 @@ final class CriuRestore {
             final RestoreInit init,
             final RestoreRequest request,
             final Map<String, Integer> descriptors,
-            final long deadline) {
+            final Stall stall) {
         this.criu = criu;
         this.init = init;
         this.request = request;
         this.descriptors = descriptors;
-        this.deadline = deadline;
+        this.stall = stall;
         trees = request.images().trees();
         together = trees.size() > 1 && trees.stream().anyMatch(TreeImage::established);
     }
@@ -86,6 +86,7 @@ final class CriuRestore {
         final List<CompletableFuture<Integer>> running = new ArrayList<>();
         final List<CompletableFuture<Long>> nanos = new ArrayList<>();
         final long start = System.nanoTime();
+        final Clocks now = Clocks.now();
         if (together) {
             CriuCommand.run(List.of("mkfifo", work.resolve(GO).toString()), MKFIFO_TIMEOUT);
         }
@@ -93,7 +94,8 @@ final class CriuRestore {
         try (RandomAccessFile go = together ? new RandomAccessFile(work.resolve(GO).toFile(), "rw") : null) {
             for (int i = 0; i < trees.size(); i++) {
                 Files.createDirectory(work(i));
-                final CompletableFuture<Integer> ran = init.run(command(i));
+                final Clocks then = trees.get(i).clocks();
+                final CompletableFuture<Integer> ran = init.run(then == null ? null : then.minus(now), command(i));
                 running.add(ran);
                 nanos.add(ran.thenApply(status -> System.nanoTime() - start));
             }
@@ -102,7 +104,7 @@ final class CriuRestore {
             }
         }
         for (int i = 0; i < trees.size(); i++) {
-            final int status = RestoreInit.get(running.get(i), deadline, trees.get(i).name() + ": CRIU");
+            final int status = RestoreInit.get(running.get(i), stall, trees.get(i).name() + ": CRIU");
             if (status != 0) {
                 throw new CheckpointException(trees.get(i).name() + ": CRIU could not restore it (status " + status
                         + "): " + CriuCommand.reason(work(i).resolve(CriuCommand.LOG), ""));
@@ -118,8 +120,9 @@ final class CriuRestore {
                 if (running.stream().anyMatch(CompletableFuture::isDone)) {
                     return;
                 }
-                if (System.nanoTime() - deadline > 0) {
-                    throw new CheckpointException(trees.get(i).name() + ": not restored when the deadline passed");
+                if (stall.passed()) {
+                    throw new CheckpointException(trees.get(i).name() + ": not restored, and nothing has been read for "
+                            + stall.deadline());
                 }
                 LockSupport.parkNanos(POLL_NANOS);
             }
@@ -142,10 +145,17 @@ final class CriuRestore {
     private List<String> command(final int number) throws IOException {
         final TreeImage tree = trees.get(number);
         final Path folder = request.imageDirectory().resolve(tree.directory()).toAbsolutePath();
-        final List<String> command = new ArrayList<>(List.of(
+        final List<String> command = new ArrayList<>();
+        if (Rights.ordinary()) {
+            command.addAll(List.of("/usr/bin/env", "XDG_RUNTIME_DIR=" + work(number)));
+        }
+        command.addAll(List.of(
                 criu.toString(), "restore", "--images-dir", folder.toString(), "--work-dir", work(number).toString(),
                 "--log-file", CriuCommand.LOG, "-v2", "--restore-detached", "--restore-sibling",
                 "--file-locks", "--manage-cgroups=ignore", "--network-lock", "skip"));
+        if (Rights.ordinary()) {
+            command.add("--unprivileged");
+        }
         if (tree.shellJob()) {
             command.add("--shell-job");
         }

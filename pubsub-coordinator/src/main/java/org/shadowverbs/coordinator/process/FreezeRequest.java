@@ -16,27 +16,33 @@ import java.util.function.Predicate;
  * @param tcpPeerInJob   says of the remote end of a TCP connection whether a process of the job, on another host, holds
  *                       it; connections within this host are found without it
  * @param freezeDeadline how long freezing may take
- * @param saveDeadline   how long saving all images may take
+ * @param saveDeadline   how long saving may go on without anything being written or read
+ * @param progress       of saving
  */
 public record FreezeRequest(
         List<ProcessRoot> roots,
         Set<Long> replacedPipes,
         Predicate<InetSocketAddress> tcpPeerInJob,
         Duration freezeDeadline,
-        Duration saveDeadline) {
+        Duration saveDeadline,
+        Progress progress) {
     /**
-     * A request with the usual deadlines, 10 seconds to freeze and 10 minutes to save, and no other hosts.
+     * A request without other hosts.
      *
      * @param roots         the processes that were launched
      * @param replacedPipes inodes of pipes that get a new other end at restart
+     * @param deadline      for freezing, and for saving
+     * @param progress      of saving
      * @return the request
      */
-    public static FreezeRequest of(final List<ProcessRoot> roots, final Set<Long> replacedPipes) {
+    public static FreezeRequest of(final List<ProcessRoot> roots, final Set<Long> replacedPipes,
+            final Duration deadline, final Progress progress) {
         return new FreezeRequest(
                 List.copyOf(roots),
                 Set.copyOf(replacedPipes),
                 peer -> false,
-                Duration.ofSeconds(10),
-                Duration.ofMinutes(10));
+                deadline,
+                deadline,
+                progress);
     }
 }

@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.process;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -93,10 +94,11 @@ final class Freezer {
         }
 
         /** Waits until all stand still. */
-        void await(final long deadline, final String name) throws IOException, CheckpointException {
+        void await(final long deadline, final Duration whole, final String name) throws IOException, CheckpointException {
             for (int polls = 1; !frozen(); polls++) {
                 if (System.nanoTime() - deadline > 0) {
-                    throw new CheckpointException(name + ": does not stand still: " + unfrozen());
+                    throw new CheckpointException(name + ": the deadline of " + whole.toSeconds()
+                            + " s has passed, and it does not stand still: " + unfrozen());
                 }
                 LockSupport.parkNanos(POLL_NANOS);
                 if (polls % TELL_AGAIN == 0 && !unified) {

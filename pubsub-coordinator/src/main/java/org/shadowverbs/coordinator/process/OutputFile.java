@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.process;
 
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.util.Map;
+
 /**
  * A regular file that was open for writing, and is put back at restart.
  *
@@ -8,6 +14,29 @@ package org.shadowverbs.coordinator.process;
  * @param bytes its length when all stood still
  * @param copy  the image file that holds its contents as it was mapped shared and writable, and so rewritten in
  *              place; empty when it only needs its length
+ * @param mode  its permission bits, which CRIU compares when it opens it again; 0 in manifests that do not say
+ * @param uid   its owner
+ * @param gid   its group
  */
-public record OutputFile(String path, long bytes, String copy) {
+public record OutputFile(String path, long bytes, String copy, int mode, int uid, int gid) {
+    private static final int PERMISSIONS = 07777;
+    private static final int USUAL = 0644;
+
+    static OutputFile of(final String path, final String copy) throws IOException {
+        final Map<String, Object> a = Files.readAttributes(Path.of(path), "unix:size,mode,uid,gid");
+        return new OutputFile(path, (long) a.get("size"), copy, (int) a.get("mode") & PERMISSIONS, (int) a.get("uid"),
+                (int) a.get("gid"));
+    }
+
+    /** Gives a file that was made in its place its owner, group and mode. */
+    void own(final Path file) throws IOException {
+        final Map<String, Object> a = Files.readAttributes(file, "unix:uid,gid", LinkOption.NOFOLLOW_LINKS);
+        if (!a.get("gid").equals(gid)) {
+            Files.setAttribute(file, "unix:gid", gid, LinkOption.NOFOLLOW_LINKS);
+        }
+        if (!a.get("uid").equals(uid)) {
+            Files.setAttribute(file, "unix:uid", uid, LinkOption.NOFOLLOW_LINKS);
+        }
+        Files.setAttribute(file, "unix:mode", mode == 0 ? USUAL : mode);
+    }
 }

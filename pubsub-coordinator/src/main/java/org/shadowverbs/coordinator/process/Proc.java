@@ -120,6 +120,31 @@ final class Proc {
         return pids;
     }
 
+    /** How much the processes of a pid namespace have read so far; it changes when one ends, too. */
+    static long read(final String pidNamespace) {
+        long bytes = 0;
+        try {
+            for (final long pid : all()) {
+                bytes += read(pid, pidNamespace);
+            }
+        } catch (final IOException e) {
+            return 0; // The next look tells.
+        }
+        return bytes;
+    }
+
+    private static long read(final long pid, final String pidNamespace) {
+        try {
+            if (!namespace(pid, "pid").equals(pidNamespace)) {
+                return 0;
+            }
+            return Files.readAllLines(path(pid, "io")).stream().filter(line -> line.startsWith("rchar:"))
+                    .mapToLong(line -> Long.parseLong(line.substring("rchar:".length()).strip())).sum();
+        } catch (final IOException e) {
+            return 0; // It has ended meanwhile.
+        }
+    }
+
     /** Children by parent, of all processes of the host. */
     static Map<Long, List<Long>> children() throws IOException {
         final Map<Long, List<Long>> children = new HashMap<>();

@@ -135,6 +135,15 @@ final class ProcessTree {
         return members.stream().map(member -> member.ids().pid()).toList();
     }
 
+    /** Whether it has System V's memory, semaphores and queues for itself, which CRIU saves as a whole. */
+    boolean ownIpc() {
+        try {
+            return !Proc.namespace(top().pid(), "ipc").equals(Proc.namespace(ProcessHandle.current().pid(), "ipc"));
+        } catch (final IOException e) {
+            return false; // It has ended, which the dump will say.
+        }
+    }
+
     /** Whether the session that the topmost process is in is led from outside the tree. */
     boolean sessionLedFromOutside() {
         return members.stream().noneMatch(member -> member.ids().ownPid() == top().ownSession());

@@ -27,14 +27,19 @@ final class RestoreInit implements AutoCloseable {
     private final Map<Long, CompletableFuture<Integer>> ended = new ConcurrentHashMap<>();
     private final Map<Integer, CompletableFuture<Integer>> running = new ConcurrentHashMap<>();
     private volatile boolean gone;
+    private boolean clocksTold;
     private int tags;
 
-    RestoreInit(final Path program, final Path errors) throws IOException {
+    /** @param ordinary whether this process has no privilege, so that a user namespace is needed around the others */
+    RestoreInit(final Path program, final Path errors, final boolean ordinary) throws IOException {
         process = new ProcessBuilder(program.toString())
                 .redirectError(errors.toFile())
                 .start();
         commands = process.getOutputStream();
         Thread.ofPlatform().daemon().name("restore-init-answers").start(this::answers);
+        if (ordinary) {
+            send("user");
+        }
     }
 
     void send(final String... fields) throws IOException {
@@ -50,22 +55,29 @@ final class RestoreInit implements AutoCloseable {
     }
 
     /** Makes the namespace. Returns the host's pid of its first process. */
-    long start(final long lastPid, final long deadline) throws IOException, CheckpointException, InterruptedException {
+    long start(final long lastPid, final Stall stall) throws IOException, CheckpointException, InterruptedException {
         try {
             send("start", Long.toString(lastPid));
         } catch (final IOException e) {
             // It ended at an earlier command, and its answer says why.
             started.completeExceptionally(e);
         }
-        return get(started, deadline, "the pid namespace");
+        return get(started, stall, "the pid namespace");
     }
 
-    /** Runs a program in the namespace, beside those that run. Returns its exit status, when it has ended. */
-    CompletableFuture<Integer> run(final List<String> command) throws IOException {
+    /**
+     * Runs a program in the namespace, beside those that run.
+     *
+     * @param ahead how far its clocks, and those of its children, are ahead of this process's; null: not at all
+     * @return its exit status, when it has ended
+     */
+    CompletableFuture<Integer> run(final Clocks ahead, final List<String> command) throws IOException {
         final int tag = tags++;
         final CompletableFuture<Integer> ran = new CompletableFuture<>();
         running.put(tag, ran);
-        final List<String> fields = new ArrayList<>(List.of("run", Integer.toString(tag)));
+        final List<String> fields = new ArrayList<>(List.of("run", Integer.toString(tag),
+                ahead == null ? "-" : Long.toString(ahead.monotonic()),
+                ahead == null ? "-" : Long.toString(ahead.boottime())));
         fields.addAll(command);
         send(fields.toArray(String[]::new));
         return ran;
@@ -109,6 +121,13 @@ final class RestoreInit implements AutoCloseable {
                     case "started" -> started.complete(Long.parseLong(field[1]));
                     case "ran" -> running.remove(Integer.parseInt(field[1])).complete(Integer.parseInt(field[2]));
                     case "exit" -> ended(Long.parseLong(field[1])).complete(Integer.parseInt(field[2]));
+                    case "clocks" -> {
+                        if (!clocksTold) {
+                            clocksTold = true;
+                            System.err.println("shadowverbs: the restored processes will see that time has passed: their"
+                                    + " clocks cannot go on from where they were: " + field[1]);
+                        }
+                    }
                     default -> {
                         error = field[field.length - 1];
                         fail(new IOException(error));
@@ -130,14 +149,18 @@ final class RestoreInit implements AutoCloseable {
         running.values().forEach(future -> future.completeExceptionally(failure));
     }
 
-    static <T> T get(final CompletableFuture<T> answer, final long deadline, final String what)
+    static <T> T get(final CompletableFuture<T> answer, final Stall stall, final String what)
             throws CheckpointException, InterruptedException {
-        try {
-            return answer.get(Math.max(1, deadline - System.nanoTime()), TimeUnit.NANOSECONDS);
-        } catch (final TimeoutException e) {
-            throw new CheckpointException(what + ": not done when the deadline passed", e);
-        } catch (final ExecutionException e) {
-            throw new CheckpointException(what + ": " + e.getCause().getMessage(), e.getCause());
+        for (;;) {
+            try {
+                return answer.get(Stall.ASK_NANOS, TimeUnit.NANOSECONDS);
+            } catch (final TimeoutException e) {
+                if (stall.passed()) {
+                    throw new CheckpointException(what + ": not done, and nothing has been read for " + stall.deadline(), e);
+                }
+            } catch (final ExecutionException e) {
+                throw new CheckpointException(what + ": " + e.getCause().getMessage(), e.getCause());
+            }
         }
     }
 }

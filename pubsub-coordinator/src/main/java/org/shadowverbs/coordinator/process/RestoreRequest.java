@@ -18,7 +18,8 @@ import java.util.Map;
  * @param stdin          what replaces a pipe or terminal that was read as descriptor 0
  * @param stdout         what replaces a pipe or terminal that was written as descriptor 1
  * @param stderr         what replaces a pipe or terminal that was written as descriptor 2
- * @param deadline       how long the restore may take, all trees together
+ * @param deadline       how long the restore may go on without anything being read
+ * @param progress       of checking and restoring
  */
 public record RestoreRequest(
         Path imageDirectory,
@@ -28,5 +29,6 @@ public record RestoreRequest(
         Path stdin,
         Path stdout,
         Path stderr,
-        Duration deadline) {
+        Duration deadline,
+        Progress progress) {
 }

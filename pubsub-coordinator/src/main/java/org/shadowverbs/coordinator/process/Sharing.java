@@ -214,7 +214,9 @@ final class Sharing {
             final Proc.Mapping mapping,
             final Map<String, Holder> first) {
         final String name = mapping.name();
-        if (name.startsWith("/SYSV")) {
+        if (name.startsWith("/SYSV") && tree.ownIpc()) {
+            return; // It is saved with the namespace that it is in.
+        } else if (name.startsWith("/SYSV")) {
             refuse(tree.subject(member), "System V shared memory " + name + " cannot be saved",
                     "use POSIX shared memory or a shared mapping");
         } else if (name.startsWith("/dev/") && !name.startsWith("/dev/shm/") && !name.startsWith("/dev/zero")) {
@@ -345,6 +347,12 @@ final class Sharing {
     private void tcp(final Holder holder, final TcpSockets.Socket socket, final TcpSockets.Socket other) {
         connections.computeIfAbsent(holder.tree(), tree -> new ArrayList<>()).add(socket.connection());
         final List<Holder> others = other == null ? null : holders.get(other.inode());
+        if (Rights.ordinary()) {
+            refuse(subject(holder), "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
+                    + socket.remote().getPort() + " cannot be saved without root's rights",
+                    "close it before the checkpoint, or run the job as root");
+            return;
+        }
         // Between trees of this host it is carried: all stand still, and are restored together.
         if (others == null && !request.tcpPeerInJob().test(socket.remote())) {
             final Set<Long> pids = other == null ? Set.of() : outside().getOrDefault(other.inode(), Set.of());

@@ -15,6 +15,7 @@ import java.util.List;
  * @param shellJob    whether its session leader or terminal is outside the tree
  * @param connections its ends of open TCP connections
  * @param dumpNanos   time to dump it
+ * @param clocks      what its processes saw when all trees had been saved; null in images in which CRIU has kept its own reading
  */
 public record TreeImage(
         String name,
@@ -25,7 +26,8 @@ public record TreeImage(
         List<MappedFile> mapped,
         boolean shellJob,
         List<TcpConnection> connections,
-        long dumpNanos) {
+        long dumpNanos,
+        Clocks clocks) {
     /**
      * Whether it has open TCP connections.
      *
@@ -52,5 +54,10 @@ public record TreeImage(
      */
     public long rootPid() {
         return processes.getFirst().pid();
+    }
+
+    TreeImage goingOnFrom(final Clocks then) {
+        return new TreeImage(name, directory, processes, files, outputs, mapped, shellJob, connections, dumpNanos,
+                then);
     }
 }

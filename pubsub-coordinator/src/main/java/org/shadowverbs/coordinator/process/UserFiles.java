@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.ArrayList;
@@ -13,6 +14,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /** The files of the application that an image refers to by name: what it writes, and what it has mapped. */
 final class UserFiles {
@@ -42,9 +44,12 @@ final class UserFiles {
         for (final String path : paths) {
             final String copy = mapped.contains(path) ? "file-" + outputs.size() : "";
             if (!copy.isEmpty()) {
-                Files.copy(Path.of(path), folder.resolve(copy));
+                PrivateFiles.makeEmpty(folder.resolve(copy));
+                try (OutputStream to = Files.newOutputStream(folder.resolve(copy))) {
+                    Files.copy(Path.of(path), to);
+                }
             }
-            outputs.add(new OutputFile(path, Files.size(Path.of(path)), copy));
+            outputs.add(OutputFile.of(path, copy));
         }
         return outputs;
     }
@@ -100,9 +105,17 @@ final class UserFiles {
         for (final OutputFile file : tree.outputs()) {
             final Path path = Path.of(file.path());
             if (!file.copy().isEmpty()) {
-                // In place, so that it keeps its owner and mode.
-                try (OutputStream to = Files.newOutputStream(path)) {
+                // In place, so that it keeps its owner and mode; one that is gone gets them again.
+                final boolean gone = !Files.exists(path, LinkOption.NOFOLLOW_LINKS);
+                if (gone) {
+                    PrivateFiles.makeEmpty(path);
+                }
+                try (OutputStream to = Files.newOutputStream(path, StandardOpenOption.WRITE,
+                        StandardOpenOption.TRUNCATE_EXISTING, LinkOption.NOFOLLOW_LINKS)) {
                     Files.copy(folder.resolve(file.copy()), to);
+                }
+                if (gone) {
+                    file.own(path);
                 }
             } else if (Files.size(path) > file.bytes()) {
                 cut(path, file.bytes(), checkpointName);
@@ -116,11 +129,14 @@ final class UserFiles {
         for (int i = 1; Files.exists(tail); i++) {
             tail = path.resolveSibling(name + "." + i); // An earlier restart from the same checkpoint.
         }
-        try (FileChannel from = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE);
-                FileChannel to = FileChannel.open(tail, StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE)) {
+        try (FileChannel from = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE,
+                        LinkOption.NOFOLLOW_LINKS);
+                FileChannel to = FileChannel.open(tail,
+                        Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE), PrivateFiles.FILE)) {
             for (long at = length; at < from.size();) {
                 at += from.transferTo(at, from.size() - at, to);
             }
+            OutputFile.of(path.toString(), "").own(tail);
             to.force(true);
             from.truncate(length);
         }

@@ -3,34 +3,41 @@ package org.shadowverbs.coordinator.protocol;
 
 import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
-import java.io.DataInput;
 import java.io.DataInputStream;
 import java.io.DataOutputStream;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.util.Map;
 
 /**
  * Messages to bytes and back. A frame is a length of four bytes (big-endian; type and body), a type byte and the body.
  * Whatever the bytes are, decoding ends with a message or a {@link ProtocolException}.
  */
 public final class Codec {
+    private static final int LEGS = 4;
+
     private Codec() {
     }
 
-    /** The whole frame, its length included. */
+    /**
+     * The whole frame, its length included.
+     *
+     * @throws IllegalArgumentException when it is longer than a frame of its type may be
+     */
     public static byte[] frame(final Message message) {
         try {
             final ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
             final DataOutputStream out = new DataOutputStream(bytes);
             out.writeInt(0);
             out.writeByte(message.type());
-            message.write(out);
+            RecordCodec.write(out, message);
             final byte[] frame = bytes.toByteArray();
             final int length = frame.length - 4;
-            if (length > FrameType.MAX_FRAME) {
+            final int longest = message.type() < FrameType.AGENT_HELLO ? FrameType.MAX_PASSED_ON : FrameType.MAX_FRAME;
+            if (length > longest) {
                 throw new IllegalArgumentException("message of type " + message.type() + " has " + length
-                        + " bytes, more than " + FrameType.MAX_FRAME);
+                        + " bytes, more than " + longest);
             }
             frame[0] = (byte) (length >>> 24);
             frame[1] = (byte) (length >>> 16);
@@ -51,7 +58,7 @@ public final class Codec {
         final DataInputStream in =
                 new DataInputStream(new ByteArrayInputStream(typeAndBody, 1, typeAndBody.length - 1));
         try {
-            final Message message = type < FrameType.AGENT_HELLO ? readRankLeg(type, in) : HostCodec.read(type, in);
+            final Message message = (Message) RecordCodec.read(in, message(type));
             if (in.available() > 0) {
                 throw new ProtocolException(in.available() + " bytes too many in a frame of type " + type);
             }
@@ -65,33 +72,34 @@ public final class Codec {
         }
     }
 
-    private static Message readRankLeg(final byte type, final DataInput in) throws IOException {
-        return switch (type) {
-            case FrameType.HELLO -> RankMessages.Hello.read(in);
-            case FrameType.WELCOME -> RankMessages.Welcome.read(in);
-            case FrameType.REFUSED -> RankMessages.Refused.read(in);
-            case FrameType.CHECKPOINT -> RankMessages.Checkpoint.read(in);
-            case FrameType.CONTRIBUTE -> RankMessages.Contribute.read(in);
-            case FrameType.REPLY -> RankMessages.Answer.read(in);
-            case FrameType.ABORT -> RankMessages.Abort.read(in);
-            case FrameType.DETACHED -> RankMessages.Detached.read(in);
-            case FrameType.DONE -> RankMessages.Done.read(in);
-            case FrameType.FAIL -> RankMessages.Fail.read(in);
-            case FrameType.PROGRESS -> RankMessages.Progress.read(in);
-            case FrameType.GOODBYE -> RankMessages.Goodbye.read(in);
-            case FrameType.PUBLISH -> RankMessages.Publish.read(in);
-            case FrameType.LOOKUP -> RankMessages.Lookup.read(in);
-            case FrameType.FOUND -> RankMessages.Found.read(in);
-            case FrameType.SHUTDOWN -> RankMessages.Shutdown.read(in);
-            case FrameType.HOLD -> RankMessages.Hold.read(in);
-            case FrameType.GIVE_BACK -> RankMessages.GiveBack.read(in);
-            case FrameType.HELD -> RankMessages.Held.read(in);
-            case FrameType.TELL -> RankMessages.Tell.read(in);
-            case FrameType.TOLD -> RankMessages.Told.read(in);
-            case FrameType.LAST_WILL -> RankMessages.LastWill.read(in);
-            case FrameType.REGISTER_TREE -> LaunchMessages.RegisterTree.read(in);
-            case FrameType.REGISTERED -> LaunchMessages.Registered.read(in);
-            default -> throw new ProtocolException("unknown frame type " + type);
+    /** What never reaches a rank is looked up last, so that a rank does not load it. */
+    private static Class<? extends Message> message(final byte type) throws ProtocolException {
+        for (int i = 0; i < LEGS; i++) {
+            final Class<? extends Message> message = types(i).get(type);
+            if (message != null) {
+                return message;
+            }
+        }
+        throw new ProtocolException("unknown frame type " + type);
+    }
+
+    static byte type(final Class<? extends Message> message) {
+        for (int i = 0; i < LEGS; i++) {
+            for (final Map.Entry<Byte, Class<? extends Message>> e : types(i).entrySet()) {
+                if (e.getValue() == message) {
+                    return e.getKey();
+                }
+            }
+        }
+        throw new AssertionError("a message without a type: " + message);
+    }
+
+    private static Map<Byte, Class<? extends Message>> types(final int i) {
+        return switch (i) {
+            case 0 -> RankMessages.TYPES;
+            case 1 -> LaunchMessages.TYPES;
+            case 2 -> HostMessages.TYPES;
+            default -> RestartMessages.TYPES;
         };
     }
 }

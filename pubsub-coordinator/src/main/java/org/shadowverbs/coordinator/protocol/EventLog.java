@@ -2,6 +2,8 @@
 package org.shadowverbs.coordinator.protocol;
 
 import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.SeekableByteChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -9,6 +11,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.time.Instant;
+import java.util.Set;
 
 /** One line per event in a file of bounded size: at {@link #LIMIT} it becomes FILE.1 and a new one begins. */
 public final class EventLog {
@@ -27,8 +30,10 @@ public final class EventLog {
                 Files.move(file, file.resolveSibling(file.getFileName() + ".1"), StandardCopyOption.REPLACE_EXISTING);
             }
             final String line = Instant.now() + " " + event.replace('\n', ' ') + "\n";
-            Files.write(file, line.getBytes(StandardCharsets.UTF_8), StandardOpenOption.CREATE,
-                    StandardOpenOption.APPEND);
+            try (SeekableByteChannel out = Files.newByteChannel(file,
+                    Set.of(StandardOpenOption.CREATE, StandardOpenOption.APPEND), PrivateFiles.FILE)) {
+                out.write(ByteBuffer.wrap(line.getBytes(StandardCharsets.UTF_8)));
+            }
         } catch (NoSuchFileException e) {
             return; // the run directory has been removed: nobody will look for its log
         } catch (IOException e) {

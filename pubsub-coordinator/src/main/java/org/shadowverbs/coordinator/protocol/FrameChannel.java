@@ -8,6 +8,7 @@ import java.net.StandardProtocolFamily;
 import java.net.StandardSocketOptions;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
 import java.util.concurrent.locks.ReentrantLock;
@@ -17,6 +18,8 @@ public final class FrameChannel implements AutoCloseable {
     private final SocketChannel channel;
     private final ReentrantLock writing = new ReentrantLock();
     private final ByteBuffer in = ByteBuffer.allocate(16 << 10).flip();
+    /** Why this side has closed it, or why it could not be written to; null: neither. */
+    private volatile String problem;
 
     public FrameChannel(final SocketChannel channel) {
         this.channel = channel;
@@ -37,13 +40,18 @@ public final class FrameChannel implements AutoCloseable {
         final SocketChannel channel = SocketChannel.open();
         try {
             channel.socket().connect(address, timeoutMillis);
-            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-            channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
-            return new FrameChannel(channel);
+            return overTcp(channel);
         } catch (IOException | RuntimeException e) {
             channel.close();
             throw e;
         }
+    }
+
+    /** Frames over a TCP connection, whichever side has made it. It breaks soon after the other host has: {@link DeadHost}. */
+    public static FrameChannel overTcp(final SocketChannel channel) throws IOException {
+        channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+        DeadHost.breaks(channel);
+        return new FrameChannel(channel);
     }
 
     private static FrameChannel connect(final SocketChannel channel, final SocketAddress address) throws IOException {
@@ -58,6 +66,17 @@ public final class FrameChannel implements AutoCloseable {
 
     /** The next message; {@link EOFException} when the other side has closed between two frames. */
     public Message read() throws IOException {
+        try {
+            return readFrame();
+        } catch (ClosedChannelException e) {
+            if (problem != null) {
+                throw new IOException(problem, e);
+            }
+            throw e;
+        }
+    }
+
+    private Message readFrame() throws IOException {
         fill(4, true);
         final int length = in.getInt();
         if (length <= 0 || length > FrameType.MAX_FRAME) {
@@ -103,7 +122,8 @@ public final class FrameChannel implements AutoCloseable {
             }
             if (n < 0) {
                 if (betweenFrames && !in.hasRemaining()) {
-                    throw new EOFException("connection closed");
+                    // The kernel says once why a connection broke, to who writes if he asks first.
+                    throw new EOFException(problem == null ? "connection closed" : problem);
                 }
                 throw new ProtocolException("connection closed within a frame");
             }
@@ -111,12 +131,22 @@ public final class FrameChannel implements AutoCloseable {
     }
 
     public void write(final Message message) throws IOException {
-        final ByteBuffer frame = ByteBuffer.wrap(Codec.frame(message));
+        write(Codec.frame(message));
+    }
+
+    /** Writes a whole frame, as {@link Codec#frame} makes it. */
+    void write(final byte[] frame) throws IOException {
+        final ByteBuffer bytes = ByteBuffer.wrap(frame);
         writing.lock();
         try {
-            while (frame.hasRemaining()) {
-                channel.write(frame);
+            while (bytes.hasRemaining()) {
+                channel.write(bytes);
             }
+        } catch (ClosedChannelException e) {
+            throw e;
+        } catch (IOException e) {
+            problem = e.getMessage();
+            throw e;
         } finally {
             writing.unlock();
         }
@@ -128,6 +158,12 @@ public final class FrameChannel implements AutoCloseable {
 
     public SocketChannel channel() {
         return channel;
+    }
+
+    /** Closes it; who reads gets an IOException that says why. */
+    void fail(final String why) {
+        problem = why;
+        close();
     }
 
     @Override

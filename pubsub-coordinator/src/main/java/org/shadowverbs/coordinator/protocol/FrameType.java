@@ -4,10 +4,12 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 3;
+    public static final int VERSION = 4;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;
+    /** Longest frame of those that are passed on within another, with the names of the ranks it is for. */
+    public static final int MAX_PASSED_ON = MAX_FRAME - (1 << 20);
 
     // rank <-> agent
     public static final byte HELLO = 1;
@@ -29,9 +31,9 @@ public final class FrameType {
     public static final byte HOLD = 23;
     public static final byte GIVE_BACK = 24;
     public static final byte HELD = 25;
-    public static final byte TELL = 26;
-    public static final byte TOLD = 27;
-    public static final byte LAST_WILL = 28;
+    public static final byte NOTIFY = 26;
+    public static final byte NOTIFIED = 27;
+    public static final byte EXIT_MESSAGES = 28;
 
     // launch <-> agent
     public static final byte REGISTER_TREE = 30;
@@ -55,6 +57,8 @@ public final class FrameType {
     public static final byte STEP_FAILED = 54;
     public static final byte TERMINATE = 55;
     public static final byte QUIT = 56;
+    public static final byte STEP_PROGRESS = 57;
+    public static final byte RESTORED = 59;
 
     // command line <-> coordinator
     public static final byte COMMAND = 60;

@@ -7,12 +7,9 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
-import java.nio.file.StandardOpenOption;
-import java.nio.file.attribute.PosixFilePermissions;
 import java.security.SecureRandom;
 import java.util.HexFormat;
 import java.util.Map;
-import java.util.Set;
 
 /**
  * What all of a job must show each other. The user gives it ({@code SHADOWVERBS_SECRET}), or the coordinator of a job of one
@@ -44,7 +41,12 @@ public final class JobSecret {
     /** The one that the coordinator of this run directory has made; empty when it has not. */
     public static String made(final Path runDirectory) throws IOException {
         try {
-            return Files.readString(runDirectory.resolve(FILE)).strip();
+            final Path file = runDirectory.resolve(FILE);
+            final String problem = PrivateFiles.placeProblem(file);
+            if (!problem.isEmpty()) {
+                throw new IOException(problem);
+            }
+            return Files.readString(file).strip();
         } catch (NoSuchFileException e) {
             return "";
         }
@@ -60,9 +62,7 @@ public final class JobSecret {
     public static void keep(final Path runDirectory, final String secret) throws IOException {
         final Path part = runDirectory.resolve(FILE + ".part");
         Files.deleteIfExists(part);
-        Files.newByteChannel(part, Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE),
-                PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rw-------"))).close();
-        Files.write(part, (secret + "\n").getBytes(StandardCharsets.UTF_8));
+        PrivateFiles.write(part, (secret + "\n").getBytes(StandardCharsets.UTF_8));
         Files.move(part, runDirectory.resolve(FILE), StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
     }
 

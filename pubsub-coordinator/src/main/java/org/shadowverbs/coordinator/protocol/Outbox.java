@@ -6,8 +6,10 @@ import java.util.concurrent.LinkedBlockingQueue;
 
 /** Sends in order on a thread of its own, so that nobody who holds a lock waits for a slow reader. Safe for use by several threads. */
 public final class Outbox implements AutoCloseable {
+    private static final byte[] END = {};
+
     private final FrameChannel channel;
-    private final LinkedBlockingQueue<Message> queue = new LinkedBlockingQueue<>();
+    private final LinkedBlockingQueue<byte[]> queue = new LinkedBlockingQueue<>();
     private final Thread writer;
     private volatile boolean closing;
 
@@ -16,30 +18,36 @@ public final class Outbox implements AutoCloseable {
         writer = Thread.ofVirtual().name("send " + name).start(this::run);
     }
 
+    /**
+     * Queues the message.
+     *
+     * @throws IllegalArgumentException the message is longer than a frame may be: nothing of it is sent, and the link goes on
+     */
     public void send(final Message message) {
-        queue.add(message);
+        queue.add(Codec.frame(message));
     }
 
     private void run() {
         try {
             for (;;) {
-                final Message message = queue.take();
-                if (message == END) {
+                final byte[] frame = queue.take();
+                if (frame == END) {
                     break;
                 }
-                channel.write(message);
+                channel.write(frame);
             }
         } catch (IOException e) {
-            queue.clear(); // the reading side sees the broken connection and acts on it
+            queue.clear(); // the reading side sees the broken connection, after what has arrived before it broke
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+        } catch (RuntimeException | Error e) {
+            queue.clear();
+            channel.fail("sending failed: " + e); // nothing is sent any more, and the reading side is to know
         }
         if (closing) {
             channel.close();
         }
     }
-
-    private static final Message END = new RankMessages.Shutdown("");
 
     /** Sends what is queued, then closes the connection. */
     public void closeAfterSending() {

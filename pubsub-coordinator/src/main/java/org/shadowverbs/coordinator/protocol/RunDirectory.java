@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Map;
 
 /** {@code ${SHADOWVERBS_RUN_DIR:-/tmp/shadowverbs-UID}/PORT}: sockets, FIFOs, logs, state of coordinator and agent. */
@@ -22,19 +21,28 @@ public final class RunDirectory {
         return Path.of("/tmp/shadowverbs-" + Files.getAttribute(Path.of("/proc/self"), "unix:uid"));
     }
 
-    /** Makes it, for its owner only. One in /tmp that belongs to someone else is refused. */
+    /** Makes it, for its owner only. One that somebody else has made, or could replace, is refused. */
     public static Path make(final Path root, final int port) throws IOException {
-        makePrivate(root);
-        final Path directory = of(root, "localhost", port);
-        makePrivate(directory);
-        return directory;
+        return make(root, "localhost", port);
     }
 
     /** Makes that of an agent whose coordinator is on another host. */
     public static Path make(final Path root, final String coordinatorHost, final int port) throws IOException {
-        makePrivate(root);
         final Path directory = of(root, coordinatorHost, port);
-        makePrivate(directory);
+        Files.createDirectories(directory, PrivateFiles.FOLDER);
+        final String problem = PrivateFiles.placeProblem(directory.getParent());
+        if (!problem.isEmpty()) {
+            throw new IOException("run directory " + directory + " is not safe from other users: " + problem
+                    + "; name another one in SHADOWVERBS_RUN_DIR");
+        }
+        final Object mine = Files.getAttribute(Path.of("/proc/self"), "unix:uid");
+        if (!Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS)
+                || !Files.getAttribute(directory, "unix:uid", LinkOption.NOFOLLOW_LINKS).equals(mine)) {
+            throw new IOException("run directory " + directory + " belongs to another user, or is a link");
+        }
+        if (PrivateFiles.isOpenToOthers(directory)) {
+            Files.setPosixFilePermissions(directory, PrivateFiles.FOLDER.value());
+        }
         return directory;
     }
 
@@ -42,17 +50,6 @@ public final class RunDirectory {
     public static Path of(final Path root, final String coordinatorHost, final int port) {
         final boolean local = coordinatorHost.equals("localhost") || coordinatorHost.startsWith("127.");
         return root.resolve(local ? Integer.toString(port) : coordinatorHost.replace('/', '_') + "-" + port);
-    }
-
-    private static void makePrivate(final Path directory) throws IOException {
-        if (!Files.isDirectory(directory, LinkOption.NOFOLLOW_LINKS)) {
-            Files.createDirectories(directory,
-                    PosixFilePermissions.asFileAttribute(PosixFilePermissions.fromString("rwx------")));
-        }
-        final Object mine = Files.getAttribute(Path.of("/proc/self"), "unix:uid");
-        if (!Files.getAttribute(directory, "unix:uid", LinkOption.NOFOLLOW_LINKS).equals(mine)) {
-            throw new IOException("run directory " + directory + " belongs to another user");
-        }
     }
 
     /** The agent's socket. */

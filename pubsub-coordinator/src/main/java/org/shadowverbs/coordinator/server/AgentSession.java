@@ -107,11 +107,17 @@ final class AgentSession {
 
     /** FREEZE, SAVE or THAW, and its answer once that is there. */
     static final class Step {
+        final String host;
         final String name;
         final long epoch;
+        /** When it was last known to go on, by the epoch's clock, and how far it had come. */
+        long heard;
+        long done;
         Message answer;
 
-        Step(final String name, final long epoch) {
+        Step(final String name, final long epoch, final String host, final long now) {
+            heard = now;
+            this.host = host;
             this.name = name;
             this.epoch = epoch;
         }

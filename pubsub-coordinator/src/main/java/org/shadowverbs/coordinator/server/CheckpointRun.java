@@ -2,20 +2,24 @@
 package org.shadowverbs.coordinator.server;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
+import java.util.Set;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
@@ -32,16 +36,14 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
  */
 final class CheckpointRun {
     private static final int MOST_TRIES = 5;
-    private static final Duration FREEZE_DEADLINE = Duration.ofSeconds(30);
-    private static final Duration SAVE_DEADLINE = Duration.ofMinutes(11);
-
     private final Job job;
     private final Epoch epoch;
     private final Path directory;
     private final int keep;
     private final boolean kill;
     private final Report report;
-    private final Duration deadline;
+    /** Who was late on the way back, and came. */
+    private final Set<String> late = new LinkedHashSet<>();
 
     private final Map<String, Long> phaseNanos = new LinkedHashMap<>();
     private long began;
@@ -52,11 +54,16 @@ final class CheckpointRun {
     private CheckpointFolder folder;
     private List<Manifest.HostPart> hosts = List.of();
     private long bytes;
-    private boolean exchangesBegun;
 
-    /** What has become of it. {@code folder} is null when there is no new checkpoint; {@code problem} may be empty. */
+    /**
+     * What has become of it.
+     *
+     * @param folder null when there is no new checkpoint
+     * @param problem why there is none, or what is not as it was although there is one; may be empty
+     * @param late lines about ranks that were waited for on the way back longer than the deadline
+     */
     record Outcome(Path folder, long epoch, int ranks, int rounds, long bytes, Map<String, Long> phaseNanos,
-            long totalNanos, String problem) {
+            long totalNanos, String problem, List<String> late) {
     }
 
     CheckpointRun(final Job job, final Path directory, final int keep, final boolean kill, final Report report) {
@@ -66,7 +73,6 @@ final class CheckpointRun {
         this.keep = keep;
         this.kill = kill;
         this.report = report;
-        this.deadline = epoch.phaseDeadline();
     }
 
     Outcome run() {
@@ -86,8 +92,18 @@ final class CheckpointRun {
     }
 
     private Outcome attempt() throws Stopped {
-        begin();
+        phaseNanos.clear();
+        rounds = 0;
+        bytes = 0;
+        folder = null;
+        countFromWhatIsThere();
+        ranks = epoch.begin();
+        number = epoch.number();
+        boolean told = false;
         try {
+            begin();
+            told = true;
+            epoch.tellBegun(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill))));
             exchange(Phase.ANNOUNCE);
             exchange(Phase.CLOSE);
             exchange(Phase.PAIRED);
@@ -98,48 +114,61 @@ final class CheckpointRun {
             save();
             commit();
         } catch (Stopped e) {
-            giveUp(e.getMessage());
+            giveUp(e.getMessage(), told);
             throw e;
         } catch (RuntimeException | Error e) {
             // Whatever it is, the ranks wait behind closed gates.
-            giveUp(e.toString());
-            throw new Stopped(e.toString(), false);
+            if (folder == null || !folder.isSafe()) {
+                giveUp(e.toString(), told);
+                throw new Stopped(e.toString(), false);
+            }
+            epoch.turnBack();
+            say("warning: after the checkpoint was safe: " + e);
         }
-        return kill ? end() : resume();
+        try {
+            return kill ? end() : resume();
+        } finally {
+            job.endEpoch();
+        }
+    }
+
+    /** A job that was restarted from an older checkpoint does not reuse the names of those made after that one. */
+    private void countFromWhatIsThere() throws Stopped {
+        try {
+            epoch.countFrom(CheckpointFolder.highest(directory, job.name()));
+        } catch (IOException e) {
+            throw cannotRead(e);
+        } catch (UncheckedIOException e) {
+            throw cannotRead(e.getCause());
+        }
+    }
+
+    private Stopped cannotRead(final IOException e) {
+        return new Stopped("the checkpoint directory " + directory + " can't be read: " + e.getMessage(), false);
     }
 
     private void begin() throws Stopped {
-        phaseNanos.clear();
-        rounds = 0;
-        bytes = 0;
-        exchangesBegun = false;
-        ranks = epoch.begin();
-        number = epoch.number();
         job.log().add("checkpoint of epoch " + number + " begins with " + ranks + " ranks");
+        if (job.locked(() -> job.agents().isEmpty())) {
+            throw new Stopped("no agent has joined this coordinator: there is nothing to save", false);
+        }
+        if (job.locked(() -> job.agents().stream().allMatch(a -> a.trees.isEmpty())) && ranks == 0) {
+            throw new Stopped("no program runs in this job: there is nothing to save", false);
+        }
         try {
-            if (job.locked(() -> job.agents().isEmpty())) {
-                throw new Stopped("no agent has joined this coordinator: there is nothing to save", false);
-            }
-            if (job.locked(() -> job.agents().stream().allMatch(a -> a.trees.isEmpty())) && ranks == 0) {
-                throw new Stopped("no program runs in this job: there is nothing to save", false);
-            }
             folder = CheckpointFolder.begin(directory, job.name(), number);
         } catch (IOException e) {
-            job.endEpoch();
             throw new Stopped(e.getMessage(), false);
-        } catch (Stopped e) {
-            job.endEpoch();
-            throw e;
+        } catch (UncheckedIOException e) {
+            throw cannotRead(e.getCause());
         }
-        exchangesBegun = true;
-        epoch.toParticipants(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill))));
     }
 
     private void exchange(final Phase phase) throws Stopped {
         final long start = System.nanoTime();
-        final Exchange first = epoch.complete(phase, 0, deadline);
+        final Exchange first = epoch.complete(phase, 0);
         if (phase == Phase.CLOSE && !epoch.unanimous(first)) {
-            epoch.complete(phase, 1, deadline); // whose the queue pairs are that several have open is known only now
+            epoch.complete(phase, 1); // whose the queue pairs are that several have open is known only now
         }
         phaseDone(phase.name(), start, ranksDone());
     }
@@ -147,33 +176,28 @@ final class CheckpointRun {
     /** Rounds of bookmarks until nothing moves that can move. */
     private void drain() throws Stopped {
         final long start = System.nanoTime();
-        final long end = start + deadline.toNanos();
         for (;;) {
-            final Exchange round = epoch.complete(Phase.DRAIN, rounds, Duration.ofNanos(
-                    Math.max(1, end - System.nanoTime())), deadline);
+            final Exchange round = epoch.complete(Phase.DRAIN, rounds);
             rounds++;
             if (epoch.unanimous(round)) {
                 break;
             }
-            if (System.nanoTime() > end) {
-                throw new Stopped(epoch.disagreement(round) + " did not finish DRAIN within " + Sizes.deadline(deadline)
-                        + " (" + rounds + " rounds)", false);
-            }
+            epoch.requireTime(round);
         }
         phaseDone("DRAIN", start, ranksDone() + ", " + rounds + (rounds == 1 ? " round" : " rounds"));
     }
 
     private void detached() throws Stopped {
         final long start = System.nanoTime();
-        epoch.awaitState(MemberState.DETACHED, "DETACH", deadline);
+        epoch.awaitState(Stage.DETACH, MemberState.DETACHED);
         phaseNanos.merge("DETACH", System.nanoTime() - start, Long::sum);
     }
 
     private void freeze() throws Stopped {
         final long start = System.nanoTime();
-        epoch.tellAgents("FREEZE", new Freeze(number));
+        epoch.tellAgents(Stage.FREEZE, new Freeze(number, epoch.deadlineSeconds()));
         int trees = 0;
-        for (final Message answer : epoch.awaitAgents("FREEZE", FREEZE_DEADLINE).values()) {
+        for (final Message answer : epoch.awaitAgents().values()) {
             trees += ((Frozen) answer).trees().size();
         }
         phaseDone("FREEZE", start, trees + (trees == 1 ? " tree" : " trees"));
@@ -181,9 +205,9 @@ final class CheckpointRun {
 
     private void save() throws Stopped {
         final long start = System.nanoTime();
-        epoch.tellAgents("SAVE", new Save(number, folder.temporary().toString()));
+        epoch.tellAgents(Stage.SAVE, new Save(number, folder.temporary().toString(), epoch.deadlineSeconds()));
         final List<Manifest.HostPart> parts = new ArrayList<>();
-        for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents("SAVE", SAVE_DEADLINE).entrySet()) {
+        for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents().entrySet()) {
             final Saved saved = (Saved) e.getValue();
             if (saved.images().isEmpty()) {
                 continue; // a host with no process of the job
@@ -207,23 +231,26 @@ final class CheckpointRun {
 
     private void commit() throws Stopped {
         final long start = System.nanoTime();
-        epoch.stage("COMMIT");
+        epoch.enter(Stage.COMMIT);
         final Map<String, Long> millis = new LinkedHashMap<>();
         phaseNanos.forEach((phase, nanos) -> millis.put(phase, nanos / 1_000_000));
         try {
-            folder.commit(new Manifest(Manifest.SCHEMA, job.name(), number,
+            folder.commit(new Manifest(Manifest.SCHEMA, job.name(), number, job.lineage().last(),
+                    job.setting(AgentHello.BACKEND, Verdict.SAME_BACKEND),
                     Instant.now().truncatedTo(ChronoUnit.SECONDS).toString(), kill,
-                    (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, ""));
-        } catch (IOException e) {
+                    (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, epoch.needs(), ""));
+        } catch (IOException | RuntimeException e) {
             throw new Stopped("COMMIT failed: " + e, false);
         }
-        epoch.nothingStopsFromHere();
+        epoch.turnBack();
+        job.lineage().made(number);
+        folder.warnings().forEach(warning -> say("warning: " + warning));
         job.log().add("checkpoint " + folder.place() + " is safe: " + bytes + " bytes");
         try {
-            CheckpointFolder.prune(directory, job.name(), keep)
+            CheckpointFolder.prune(directory, job.name(), keep, job.lineage().restartedFrom())
                     .forEach(old -> job.log().add("removed old checkpoint " + old));
-        } catch (IOException e) {
-            report.line("warning: an old checkpoint could not be removed: " + e);
+        } catch (IOException | RuntimeException e) {
+            say("warning: an old checkpoint could not be removed: " + e);
         }
         phaseDone("COMMIT", start, "");
     }
@@ -233,15 +260,13 @@ final class CheckpointRun {
         final long start = System.nanoTime();
         String problem = "";
         try {
-            epoch.tellAgents("THAW", new Thaw(number, epoch.attempt(), "", "", true));
-            requireAll(epoch.awaitAgents("THAW", FREEZE_DEADLINE));
+            epoch.tellAgents(Stage.KILL, new Thaw(number, epoch.attempt(), "", "", true));
+            requireAll(epoch.awaitAgents());
         } catch (Stopped e) {
             problem = e.getMessage();
         }
         phaseDone("KILL", start, "");
-        final Outcome outcome = outcome(folder.place(), problem);
-        job.endEpoch();
-        return outcome;
+        return outcome(folder.place(), problem);
     }
 
     /** The checkpoint is safe: thaw, and every rank opens its devices again. */
@@ -249,41 +274,56 @@ final class CheckpointRun {
         final long start = System.nanoTime();
         final String problem = thawAndReattach("resumed", "", true);
         phaseDone("REATTACH", start, ranksDone());
-        final Outcome outcome = outcome(folder.place(), problem);
-        job.endEpoch();
-        return outcome;
+        return outcome(folder.place(), problem);
     }
 
     /** No checkpoint comes of it: what was written is removed and the job runs on as before. */
-    private void giveUp(final String why) {
+    private void giveUp(final String why, final boolean told) {
+        try {
+            backToWork(why, told);
+        } finally {
+            job.endEpoch();
+        }
+    }
+
+    private void backToWork(final String why, final boolean told) {
         final boolean reattach = epoch.drainBegun();
-        epoch.nothingStopsFromHere();
+        epoch.turnBack();
         job.log().add("epoch " + number + " is given up: " + why);
-        if (exchangesBegun) {
+        if (told) {
             final String problem = thawAndReattach("aborted", why, reattach);
             if (!problem.isEmpty()) {
-                report.line("after the checkpoint was given up: " + problem);
+                say("after the checkpoint was given up: " + problem);
             }
         }
         try {
-            folder.discard();
-        } catch (IOException e) {
-            report.line("warning: " + folder.temporary() + " could not be removed: " + e);
+            if (folder != null) {
+                folder.discard();
+            }
+        } catch (IOException | RuntimeException e) {
+            say("warning: " + folder.temporary() + " could not be removed: " + e);
         }
-        job.endEpoch();
+    }
+
+    /** To whoever asked for it; on the way back the ranks need not suffer from that he can't be told. */
+    private void say(final String line) {
+        try {
+            report.line(line);
+        } catch (RuntimeException | Error e) {
+            job.log().add(line + " (which could not be said: " + e + ")");
+        }
     }
 
     /** Returns what went wrong, or an empty string. */
     private String thawAndReattach(final String outcome, final String why, final boolean reattach) {
-        final List<String> before = epoch.deaths();
         try {
-            new Reattachment(epoch, deadline).run(outcome, why, reattach);
+            return String.join("; ", new Reattachment(epoch, line -> {
+                late.add(line);
+                say(line);
+            }).run(outcome, why, reattach));
         } catch (Stopped e) {
             return e.getMessage();
         }
-        final List<String> deaths = new ArrayList<>(epoch.deaths());
-        deaths.removeAll(before);
-        return deaths.isEmpty() ? "" : String.join("; ", deaths);
     }
 
     private static String firstFailure(final Map<AgentSession, Message> answers) {
@@ -310,11 +350,16 @@ final class CheckpointRun {
     private void phaseDone(final String phase, final long start, final String what) {
         final long nanos = System.nanoTime() - start;
         phaseNanos.merge(phase, nanos, Long::sum);
-        report.line(String.format(Locale.ROOT, "%-9s %9s  %s", phase, Sizes.seconds(nanos), what).stripTrailing());
+        final String line = String.format(Locale.ROOT, "%-9s %9s  %s", phase, Sizes.seconds(nanos), what).stripTrailing();
+        if (folder.isSafe()) {
+            say(line);
+        } else {
+            report.line(line);
+        }
     }
 
     private Outcome outcome(final Path place, final String problem) {
         return new Outcome(place, number, ranks, rounds, bytes, new LinkedHashMap<>(phaseNanos),
-                System.nanoTime() - began, problem);
+                System.nanoTime() - began, problem, List.copyOf(late));
     }
 }

@@ -73,6 +73,10 @@ final class CommandSession {
         o.phaseNanos().forEach((phase, nanos) -> phases.put(phase.toLowerCase(Locale.ROOT), nanos / 1e6));
         json.put("phase_ms", phases);
         json.put("problem", o.problem().isEmpty() ? null : o.problem());
+        json.put("late", o.late());
+        if (o.folder() != null && o.ranks() == 0) {
+            line("the checkpoint has 0 ranks: no process of the job uses verbs, or none has used them yet");
+        }
         final String text;
         if (o.folder() == null) {
             text = "checkpoint failed: " + o.problem();
@@ -104,7 +108,7 @@ final class CommandSession {
             o.put("epoch", job.epoch().number());
             o.put("port", coordinator.port());
             o.put("pid", ProcessHandle.current().pid());
-            o.put("stage", job.epoch().stage());
+            o.put("stage", job.epoch().stage().toString());
             o.put("ckptdir", job.setting("ckptdir", coordinator.options().checkpointDirectory().toString()));
             o.put("restart_problem", job.restartProblem().isEmpty() ? null : job.restartProblem());
             lines.add("job " + job.name() + "  epoch " + job.epoch().number() + "  port " + coordinator.port() + "  pid "

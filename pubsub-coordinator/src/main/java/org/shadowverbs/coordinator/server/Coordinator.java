@@ -6,9 +6,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetSocketAddress;
 import java.net.StandardSocketOptions;
-import java.nio.channels.AsynchronousCloseException;
 import java.nio.channels.ServerSocketChannel;
-import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
@@ -19,26 +17,28 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
-import java.util.concurrent.ScheduledFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Function;
+import java.util.function.LongSupplier;
+import org.shadowverbs.coordinator.protocol.Acceptor;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.Command;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
+import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
 import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
-import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartJoin;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.PublishedStore;
@@ -52,10 +52,8 @@ public final class Coordinator implements AutoCloseable {
     /** Shorter than the usual deadline of a phase, so that the others need not give up. */
     private static final Duration AGENT_RETURN = Duration.ofSeconds(30);
     private static final Duration COMMANDS_END = Duration.ofSeconds(30);
-    private static final Duration RESTORE_DEADLINE = Duration.ofMinutes(10);
 
     private final CoordinatorOptions options;
-    private final ServerSocketChannel listener;
     private final int port;
     private final Path runDirectory;
     private final EventLog log;
@@ -74,8 +72,9 @@ public final class Coordinator implements AutoCloseable {
     private final AtomicBoolean ending = new AtomicBoolean();
     private final AtomicBoolean closed = new AtomicBoolean();
     private final CountDownLatch ended = new CountDownLatch(1);
-    private final Thread accepting;
-    private ScheduledFuture<?> periodic;
+    private final Acceptor acceptor;
+    private final Object stateFile = new Object();
+    private boolean periodic;
 
     /**
      * Binds the port and begins to listen.
@@ -85,8 +84,14 @@ public final class Coordinator implements AutoCloseable {
      */
     public Coordinator(final CoordinatorOptions options, final Function<Path, PublishedStore> openStore)
             throws IOException {
+        this(options, openStore, System::nanoTime);
+    }
+
+    /** @param clock tells the time of the deadlines of checkpoints: System.nanoTime, but for tests */
+    Coordinator(final CoordinatorOptions options, final Function<Path, PublishedStore> openStore, final LongSupplier clock)
+            throws IOException {
         this.options = options;
-        listener = ServerSocketChannel.open();
+        final ServerSocketChannel listener = ServerSocketChannel.open();
         try {
             listener.setOption(StandardSocketOptions.SO_REUSEADDR, true);
             listener.bind(new InetSocketAddress(options.address(), options.port()), 128);
@@ -103,13 +108,15 @@ public final class Coordinator implements AutoCloseable {
         }
         store = openStore.apply(runDirectory);
         job = new Job(before == null ? newName() : before.job(), before == null ? 0 : before.epoch(),
-                options.deadlineSeconds(), store, log, this::lastHasEnded);
+                before == null ? new Lineage(0, 0) : new Lineage(before.lastCheckpoint(), before.restartedFrom()),
+                options.deadlineSeconds(), clock, store, log, this::lastHasEnded);
         epoch = job.epoch();
         job.onMembersArrived(this::membersArrived);
         restarts = new Restarts(job, timer);
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
-        accepting = Thread.ofPlatform().name("accept").daemon().start(this::acceptLoop);
+        acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
+        acceptor.open();
         schedule(options.interval());
         if (options.portFile() != null) {
             final Path temporary = options.portFile().resolveSibling("." + options.portFile().getFileName() + ".tmp");
@@ -142,6 +149,10 @@ public final class Coordinator implements AutoCloseable {
         return job;
     }
 
+    ScheduledExecutorService timer() {
+        return timer;
+    }
+
     ExecutorService conductor() {
         return conductor;
     }
@@ -152,62 +163,29 @@ public final class Coordinator implements AutoCloseable {
 
     // ---- connections ----
 
-    private void acceptLoop() {
-        for (;;) {
-            final SocketChannel channel;
-            try {
-                channel = listener.accept();
-                channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
-                channel.setOption(StandardSocketOptions.SO_KEEPALIVE, true);
-            } catch (AsynchronousCloseException e) {
-                return;
-            } catch (IOException e) {
-                if (!listener.isOpen()) {
-                    return;
-                }
-                log.add("accept failed: " + e);
-                continue;
-            }
-            Thread.ofVirtual().name("connection").start(() -> serve(channel));
+    private void serve(final Message first, final FrameChannel channel) throws IOException, InterruptedException {
+        if (closed.get()) {
+            return; // as if nobody listened here any more, which is about to be so
         }
-    }
-
-    private void serve(final SocketChannel socket) {
-        final FrameChannel channel = new FrameChannel(socket);
-        try {
-            final Message first = channel.read();
-            if (closed.get()) {
-                return; // as if nobody listened here any more, which is about to be so
+        switch (first) {
+            case AgentHello hello -> {
+                check(hello.version(), hello.secret());
+                serveAgent(hello, channel);
             }
-            switch (first) {
-                case AgentHello hello -> {
-                    check(hello.version(), hello.secret());
-                    serveAgent(hello, channel);
+            case Command command -> {
+                check(command.version(), command.secret());
+                commands.readLock().lock();
+                try {
+                    new CommandSession(this, channel).serve(command);
+                } finally {
+                    commands.readLock().unlock();
                 }
-                case Command command -> {
-                    check(command.version(), command.secret());
-                    commands.readLock().lock();
-                    try {
-                        new CommandSession(this, channel).serve(command);
-                    } finally {
-                        commands.readLock().unlock();
-                    }
-                }
-                case RestartJoin join -> {
-                    check(join.version(), join.secret());
-                    restarts.serve(join, channel);
-                }
-                default -> throw new ProtocolException("a connection begins with message type " + first.type());
             }
-        } catch (EOFException e) {
-            // whoever it was only looked whether somebody listens
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-        } catch (IOException | RuntimeException e) {
-            log.add("connection closed: " + e.getMessage());
-            refuse(channel, e.getMessage());
-        } finally {
-            channel.close();
+            case RestartJoin join -> {
+                check(join.version(), join.secret());
+                restarts.serve(join, channel);
+            }
+            default -> throw new ProtocolException("a connection begins with message type " + first.type());
         }
     }
 
@@ -220,14 +198,6 @@ public final class Coordinator implements AutoCloseable {
                 options.secret().getBytes(java.nio.charset.StandardCharsets.UTF_8))) {
             throw new ProtocolException("wrong job secret: SHADOWVERBS_SECRET, or SHADOWVERBS_RUN_DIR, where the"
                     + " coordinator keeps the one that it has made, is not the job's");
-        }
-    }
-
-    private static void refuse(final FrameChannel channel, final String why) {
-        try {
-            channel.write(new Refused(why));
-        } catch (IOException e) {
-            channel.close(); // it does not listen any more
         }
     }
 
@@ -248,7 +218,7 @@ public final class Coordinator implements AutoCloseable {
                 }
             }
         } catch (EOFException e) {
-            why = "its connection ended";
+            why = "its " + e.getMessage();
         } catch (IOException | RuntimeException e) {
             why = e.getMessage() == null ? "its connection was closed" : e.getMessage();
         } finally {
@@ -285,7 +255,7 @@ public final class Coordinator implements AutoCloseable {
                 return; // not before all have verified their images
             }
             epoch.takeOver(true);
-            epoch.tellAgents("THAW", new Thaw(hello.epoch(), epoch.attempt(), "restored", "", false));
+            epoch.tellAgents(Stage.RESTORE, new Thaw(hello.epoch(), epoch.attempt(), "restored", "", false));
             conductor.execute(this::reattachRestored);
         } else if (recovering.compareAndSet(false, true)) {
             conductor.execute(this::recover);
@@ -293,19 +263,30 @@ public final class Coordinator implements AutoCloseable {
     }
 
     private void reattachRestored() {
+        String problem = "";
         try {
-            CheckpointRun.requireAll(epoch.awaitAgents("THAW", RESTORE_DEADLINE));
-            new Reattachment(epoch, epoch.phaseDeadline()).exchanges();
-            log.add("job " + job.name() + " is restored, epoch " + epoch.number());
-            job.restartProblem("");
-            restarts.end("");
+            CheckpointRun.requireAll(epoch.awaitAgents());
+            final Reattachment back = new Reattachment(epoch, log::add);
+            back.exchanges();
+            back.open();
         } catch (Stopped e) {
-            log.add("restart of epoch " + epoch.number() + ": " + e.getMessage());
-            job.restartProblem(e.getMessage());
-            restarts.end(e.getMessage());
+            problem = e.getMessage();
         }
+        log.add(problem.isEmpty() ? "job " + job.name() + " is restored, epoch " + epoch.number()
+                : "restart of epoch " + epoch.number() + ": " + problem);
+        job.restartProblem(problem);
+        restarts.end(problem);
+        tellRestarts(problem);
         job.endEpoch();
         saveState();
+    }
+
+    /** They wait for it, and end what they have restored when it did not come back as a whole. */
+    private void tellRestarts(final String problem) {
+        job.locked(() -> {
+            job.agents().forEach(a -> a.send(new Restored(problem)));
+            return null;
+        });
     }
 
     private void recover() {
@@ -319,14 +300,21 @@ public final class Coordinator implements AutoCloseable {
         }
         epoch.takeOver(false);
         if (epoch.participants() == 0) {
+            job.endEpoch();
             return;
         }
         log.add("epoch " + epoch.number() + " is given up: its coordinator was lost");
+        String problem;
         try {
-            new Reattachment(epoch, epoch.phaseDeadline()).run("aborted", "the coordinator was lost", epoch.drainBegun());
+            problem = String.join("; ", new Reattachment(epoch, log::add).run("aborted", "the coordinator was lost",
+                    epoch.drainBegun()));
         } catch (Stopped e) {
-            log.add("after the coordinator was lost: " + e.getMessage());
+            problem = e.getMessage();
         }
+        if (!problem.isEmpty()) {
+            log.add("after the coordinator was lost: " + problem);
+        }
+        tellRestarts(problem); // the epoch may have been that of a restart
         job.endEpoch();
         saveState();
     }
@@ -349,29 +337,43 @@ public final class Coordinator implements AutoCloseable {
 
     /** Checkpoints are made at this interval from now on; once they are, another one changes nothing. Zero: none. */
     private synchronized void schedule(final Duration interval) {
-        if (interval.isZero() || periodic != null) {
+        if (interval.isZero() || periodic) {
             return;
         }
-        periodic = timer.scheduleWithFixedDelay(() -> {
-            try {
-                conductor.submit(() -> checkpoint(false, line -> log.add("periodic checkpoint: " + line))).get();
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            } catch (java.util.concurrent.ExecutionException e) {
-                log.add("periodic checkpoint failed: " + e.getCause());
-            }
-        }, interval.toMillis(), interval.toMillis(), TimeUnit.MILLISECONDS);
+        periodic = true;
+        next(interval);
     }
 
-    private void saveState() {
+    /** The timer's thread only begins it: it has agents to give up that are lost meanwhile. */
+    private void next(final Duration interval) {
         try {
-            final Set<String> ids = new LinkedHashSet<>(
-                    job.locked(() -> job.agents().stream().map(AgentSession::id).toList()));
-            if (!closed.get()) {
-                new JobState(job.name(), epoch.number(), ids).write(runDirectory);
+            timer.schedule(() -> conductor.execute(() -> {
+                try {
+                    checkpoint(false, line -> log.add("periodic checkpoint: " + line));
+                } catch (RuntimeException e) {
+                    log.add("periodic checkpoint failed: " + e);
+                } finally {
+                    next(interval);
+                }
+            }), interval.toMillis(), TimeUnit.MILLISECONDS);
+        } catch (RejectedExecutionException e) {
+            return; // the coordinator ends
+        }
+    }
+
+    /** Who comes last writes what is true then: agents join at the same time. */
+    private void saveState() {
+        synchronized (stateFile) {
+            try {
+                final Set<String> ids = new LinkedHashSet<>(
+                        job.locked(() -> job.agents().stream().map(AgentSession::id).toList()));
+                if (!closed.get()) {
+                    new JobState(job.name(), epoch.number(), job.lineage().last(),
+                            job.lineage().restartedFrom(), ids).write(runDirectory);
+                }
+            } catch (IOException e) {
+                log.add("the job's state could not be written: " + e);
             }
-        } catch (IOException e) {
-            log.add("the job's state could not be written: " + e);
         }
     }
 
@@ -464,8 +466,10 @@ public final class Coordinator implements AutoCloseable {
 
     private void end() {
         try {
-            listener.close();
-            JobState.remove(runDirectory);
+            acceptor.close();
+            synchronized (stateFile) {
+                JobState.remove(runDirectory);
+            }
         } catch (IOException e) {
             log.add("at the end: " + e);
         }
@@ -477,8 +481,8 @@ public final class Coordinator implements AutoCloseable {
     void crash() {
         closed.set(true);
         try {
-            listener.close();
-            accepting.join(10_000); // the port is free once it has left accept
+            acceptor.close();
+            acceptor.join();
         } catch (IOException | InterruptedException e) {
             log.add("at the crash: " + e);
         }

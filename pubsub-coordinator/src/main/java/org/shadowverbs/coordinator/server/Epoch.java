@@ -3,7 +3,6 @@ package org.shadowverbs.coordinator.server;
 
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Collection;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
@@ -15,19 +14,23 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
+import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
+import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
+import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 
 /**
- * What goes on in the job now: a checkpoint, the way back from one, or, between them, nothing. It knows who takes part, what
- * they have contributed and the agents have answered, and why it is to stop. {@link CheckpointRun} and {@link Reattachment}
- * act and wait; what {@link Job} hears of agents and ranks changes what they wait for.
+ * What goes on in the job now: its {@link Course}, the {@link Stage} that it is in, who takes part, what they have contributed
+ * and the agents have answered. {@link CheckpointRun} and {@link Reattachment} act and wait; what {@link Job} hears of agents
+ * and ranks is an {@link Course.Event}, and the course says what comes of it.
  *
  * <p>Everything is guarded by the job's lock. Methods of the first part take it; those of the second, which only {@link Job}
  * calls, are called with it held.
@@ -38,67 +41,84 @@ final class Epoch {
     private final Members members;
     private final Published published;
     private final int deadlineSeconds;
+    private final LongSupplier clock;
 
     /** Those that are not answered yet: a drain may have thousands of rounds, each with the keys of all queue pairs. */
     private final Map<String, Exchange> exchanges = new HashMap<>();
+    /** Those of this attempt's way back that are answered: a rank whose link broke asks again. */
+    private final Map<String, Exchange> answered = new HashMap<>();
     /** The ranks of the epoch that goes on; empty between checkpoints. */
     private final Set<Rank> participants = new LinkedHashSet<>();
     /** Who began it and is no more; also the last rank of the job, if that had left before: of others a gap tells. */
     private final Set<Integer> departed = new TreeSet<>();
-    private final List<String> deaths = new ArrayList<>();
+    /** Of those who began it and did not come through it, by number: what has become of each. */
+    private final Map<Integer, String> lost = new LinkedHashMap<>();
 
+    private Course course = Course.IDLE;
+    /** Agents have told of an epoch that a coordinator before this one had begun: {@link #takeOver} is to come. */
+    private boolean found;
+    private Stage stage = Stage.RUNNING;
+    private long stageBegan;
     private long number;
     private int attempt;
     /** Why what goes on is to stop; null while nothing is in its way. */
     private Stopped stop;
-    /** Up to the commit a rank that leaves stops the checkpoint; in a reattachment the others go on without it. */
-    private boolean leavingStops;
-    /** In a restart a host that is lost stops it: half a job is not what was asked for. */
-    private boolean restarting;
-    private String stage = "running";
 
     /**
      * @param lock the job's
      * @param number of the last epoch; 0: there was none
      * @param deadlineSeconds of each phase
+     * @param clock tells the time of the deadlines: System.nanoTime, but for tests
      */
     Epoch(final ReentrantLock lock, final Members members, final Published published, final long number,
-            final int deadlineSeconds) {
+            final int deadlineSeconds, final LongSupplier clock) {
         this.lock = lock;
         changed = lock.newCondition();
         this.members = members;
         this.published = published;
         this.number = number;
         this.deadlineSeconds = deadlineSeconds;
+        this.clock = clock;
     }
 
     // ---- from its begin to its end ----
+
+    /** The next one gets a higher number than this. */
+    void countFrom(final long highest) {
+        lock.lock();
+        try {
+            number = Math.max(number, highest);
+        } finally {
+            lock.unlock();
+        }
+    }
 
     /** Begins a checkpoint with all ranks, and returns how many they are. */
     int begin() throws Stopped {
         lock.lock();
         try {
-            if (!participants.isEmpty()) {
-                throw new Stopped("epoch " + number + " is not over: " + first(participants) + " is " + stage, false);
+            if (course != Course.IDLE || found) {
+                throw new Stopped("epoch " + number + " is not over: it is in " + stage, false);
             }
-            if (!members.adrift().isEmpty()) {
-                throw new Stopped(withoutAgent(members.adrift().iterator().next()), false);
+            if (!members.withoutAgent().isEmpty()) {
+                throw new Stopped(withoutAgent(members.withoutAgent().iterator().next()), false);
+            }
+            for (final Rank rank : members.ranks()) {
+                // It was given up on its way back from the last one: what it says next is of that one, and turns it away.
+                if (rank.state != MemberState.RUNNING) {
+                    throw new Stopped(rank + " has not come back yet from epoch " + number, false);
+                }
             }
             published.forgetEpochs();
             number++;
             attempt = 0;
-            clearExchanges();
-            departed.clear();
-            deaths.clear();
-            stop = null;
-            leavingStops = true;
+            startAnew(Course.CHECKPOINT);
             for (final Rank rank : members.ranks()) {
                 participants.add(rank);
-                rank.state = MemberState.IN_CHECKPOINT;
                 rank.waitingFor = "";
             }
             members.lastIfGone().ifPresent(departed::add);
-            stage = Phase.ANNOUNCE.name();
+            goTo(Stage.ANNOUNCE);
             return participants.size();
         } finally {
             lock.unlock();
@@ -113,35 +133,49 @@ final class Epoch {
     void takeOver(final boolean restart) {
         lock.lock();
         try {
-            restarting = restart;
             if (!restart) {
                 attempt++;
             }
-            clearExchanges();
-            departed.clear();
-            stop = null;
-            leavingStops = false;
-            participants.clear();
+            startAnew(restart ? Course.RESTART : Course.BACK);
             for (final Rank rank : members.ranks()) {
                 if (rank.state != MemberState.RUNNING) {
                     participants.add(rank);
                 }
             }
+            goTo(restart ? Stage.RESTORE : Stage.THAW);
         } finally {
             lock.unlock();
         }
     }
 
+    private void startAnew(final Course now) {
+        clearExchanges();
+        participants.clear();
+        departed.clear();
+        lost.clear();
+        stop = null;
+        found = false;
+        course = now;
+    }
+
     private void clearExchanges() {
         exchanges.clear();
+        answered.clear();
         published.begin(members.agents());
     }
 
+    private void goTo(final Stage next) {
+        if (stage != next) {
+            stage = next;
+            stageBegan = clock.getAsLong();
+        }
+    }
+
     /** From here on the checkpoint is safe, or given up: who leaves now is only missed. */
-    void nothingStopsFromHere() {
+    void turnBack() {
         lock.lock();
         try {
-            leavingStops = false;
+            course = Course.BACK;
             stop = null;
         } finally {
             lock.unlock();
@@ -152,7 +186,7 @@ final class Epoch {
     void stopRestart(final String why) {
         lock.lock();
         try {
-            if (restarting) {
+            if (course == Course.RESTART) {
                 stopWith(why, false);
                 changed.signalAll();
             }
@@ -166,6 +200,7 @@ final class Epoch {
         lock.lock();
         try {
             clearExchanges();
+            stop = null;
             return ++attempt;
         } finally {
             lock.unlock();
@@ -177,22 +212,22 @@ final class Epoch {
         lock.lock();
         try {
             participants.clear();
-            leavingStops = false;
-            restarting = false;
-            stop = null;
-            stage = "running";
             exchanges.clear();
+            answered.clear();
+            course = Course.IDLE;
+            stop = null;
+            goTo(Stage.RUNNING);
             changed.signalAll();
         } finally {
             lock.unlock();
         }
     }
 
-    /** For messages: what goes on now. */
-    void stage(final String now) {
+    /** What goes on now. */
+    void enter(final Stage now) {
         lock.lock();
         try {
-            stage = now;
+            goTo(now);
         } finally {
             lock.unlock();
         }
@@ -203,33 +238,30 @@ final class Epoch {
     /**
      * Waits for the exchange, answers it, and returns it.
      *
-     * @throws Stopped when the deadline passes (the message names who is missing and what for), or something stops
+     * @throws Stopped when a rank is late (the message names who is missing and what for), or something stops
      */
-    Exchange complete(final Phase phase, final int round, final Duration deadline) throws Stopped {
-        return complete(phase, round, deadline, deadline);
-    }
-
-    /** The same, where {@code left} is what is left of the phase's deadline. */
-    Exchange complete(final Phase phase, final int round, final Duration left, final Duration deadline)
-            throws Stopped {
-        stage(phase.name());
-        await(() -> exchange(phase, round).missing(participants).isEmpty(), left,
-                () -> waitingFor(exchange(phase, round).missing(participants), phase.name(), deadline));
+    Exchange complete(final Phase phase, final int round) throws Stopped {
+        enter(Stage.of(phase));
+        if (phase == Phase.PUBLISHED) {
+            missThoseThatRun();
+        }
+        awaitRanks(() -> exchange(phase, round).missing(participants));
         lock.lock();
         try {
             final Exchange x = exchange(phase, round);
             exchanges.remove(key(phase, round));
+            if (phase.reattaches()) {
+                answered.put(key(phase, round), x);
+            }
             final boolean unanimous = x.unanimous(participants);
-            final List<Integer> gone = List.copyOf(departed);
-            x.wanted(participants).forEach((agent, keys) -> {
-                final Set<String> wanted = agent.wants(keys, Phase.continues(phase.ordinal(), round));
-                final Map<String, byte[]> values = published.newTo(agent, wanted, number);
-                final List<String> uids = participants.stream().filter(r -> r.agent == agent).map(r -> r.uid).toList();
-                agent.toRanks(uids, new Answer(number, attempt, (byte) phase.ordinal(), round, values, unanimous,
-                        participants.size(), gone));
-            });
-            if (phase.compareTo(Phase.DETACH) < 0 && (phase != Phase.DRAIN || unanimous)) {
-                stage = Phase.of(phase.ordinal() + 1).name(); // the ranks go on with it at once
+            x.wanted(participants).forEach((agent, keys) -> answer(agent, x, unanimous,
+                    agent.wants(keys, Phase.continues(phase.ordinal(), round)),
+                    participants.stream().filter(r -> r.agent == agent).map(r -> r.uid).toList()));
+            // The ranks go on with what is next at once.
+            if (phase == Phase.REPLAYED) {
+                goTo(Stage.OPENING);
+            } else if (phase != Phase.DETACH && (phase != Phase.DRAIN || unanimous)) {
+                goTo(Stage.of(Phase.of(phase.ordinal() + 1)));
             }
             if (phase == Phase.PAIRED) {
                 participants.forEach(r -> r.state = MemberState.CLOSED);
@@ -238,6 +270,26 @@ final class Epoch {
         } finally {
             lock.unlock();
         }
+    }
+
+    /** A way back begins, of ranks with closed gates. */
+    private void missThoseThatRun() {
+        lock.lock();
+        try {
+            List.copyOf(participants).stream().filter(r -> r.state == MemberState.RUNNING).forEach(this::missRunning);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    private void missRunning(final Rank rank) {
+        miss(rank, rank + " has gone on before the others, by itself");
+    }
+
+    private void answer(final AgentSession agent, final Exchange x, final boolean unanimous, final Set<String> wanted,
+            final List<String> uids) {
+        agent.toRanks(uids, new Answer(number, attempt, (byte) x.phase.ordinal(), x.round,
+                published.newTo(agent, wanted, number), unanimous, participants.size(), List.copyOf(departed)));
     }
 
     boolean unanimous(final Exchange x) {
@@ -249,30 +301,32 @@ final class Epoch {
         }
     }
 
-    /** For a drain that does not end: the first that does not agree, and why. */
-    String disagreement(final Exchange x) {
+    /** Of a drain: stops it when its time is over and this round has not ended it. The message names who does not agree. */
+    void requireTime(final Exchange x) throws Stopped {
         lock.lock();
         try {
-            final List<Rank> no = x.disagreeing(participants);
-            return no.isEmpty() ? "" : named(no, x::note);
+            if (clock.getAsLong() - stageBegan > phaseDeadline().toNanos()) {
+                throw new Stopped(named(x.disagreeing(participants), x::note) + " did not finish " + stage + " within "
+                        + Sizes.deadline(phaseDeadline()) + " (" + (x.round + 1) + " rounds)", false);
+            }
         } finally {
             lock.unlock();
         }
     }
 
     /** Waits until all participants are in the state. */
-    void awaitState(final MemberState state, final String doing, final Duration deadline) throws Stopped {
-        stage(doing);
-        await(() -> participants.stream().allMatch(r -> r.state == state), deadline,
-                () -> waitingFor(participants.stream().filter(r -> r.state != state).toList(), doing, deadline));
+    void awaitState(final Stage doing, final MemberState state) throws Stopped {
+        enter(doing);
+        awaitRanks(() -> participants.stream().filter(r -> r.state != state).toList());
     }
 
-    /** Sends to all participants, by way of their agents. */
-    void toParticipants(final Message message) {
+    /** Tells all participants, by way of their agents, that it has begun. */
+    void tellBegun(final Checkpoint message) {
         lock.lock();
         try {
             final Map<AgentSession, List<String>> byAgent = new LinkedHashMap<>();
             for (final Rank rank : participants) {
+                rank.state = MemberState.IN_CHECKPOINT;
                 byAgent.computeIfAbsent(rank.agent, a -> new ArrayList<>()).add(rank.uid);
             }
             byAgent.forEach((agent, uids) -> agent.toRanks(uids, message));
@@ -284,12 +338,12 @@ final class Epoch {
     // ---- steps of the agents ----
 
     /** Tells every agent to do a step. */
-    void tellAgents(final String step, final Message message) {
+    void tellAgents(final Stage step, final Message message) {
         lock.lock();
         try {
-            stage = step;
+            goTo(step);
             for (final AgentSession agent : members.agents()) {
-                agent.step = new AgentSession.Step(step, number);
+                agent.step = new AgentSession.Step(step.step(), number, agent.host(), clock.getAsLong());
                 agent.send(message);
             }
         } finally {
@@ -297,15 +351,26 @@ final class Epoch {
         }
     }
 
-    /** Waits until every agent has answered that step, and returns the answers. */
-    Map<AgentSession, Message> awaitAgents(final String step, final Duration deadline) throws Stopped {
-        await(() -> waitingAgents(step).isEmpty(), deadline, () -> "the agent on host "
-                + waitingAgents(step).getFirst().host() + " did not finish " + step + " within " + Sizes.deadline(deadline));
+    /** Waits until every agent has answered the step that it was told last, and returns the answers. */
+    Map<AgentSession, Message> awaitAgents() throws Stopped {
+        final Stage step = stage();
+        return awaitAgents(step, step.limit.time().plus(
+                step.limit.kind() == Stage.Limit.Kind.STEP_SILENCE ? phaseDeadline() : Duration.ZERO));
+    }
+
+    /** @param deadline how long an agent may say nothing of how the step goes on */
+    Map<AgentSession, Message> awaitAgents(final Stage step, final Duration deadline) throws Stopped {
+        await(() -> waitingAgents(step).isEmpty() ? HOLDS : longestSilent(step).heard + deadline.toNanos(), () -> {
+            final AgentSession.Step s = longestSilent(step);
+            return new Stopped("the agent on host " + s.host + " did not finish " + step + (s.done == 0 ? " within "
+                    + Sizes.deadline(deadline) : ": " + Sizes.bytes(s.done) + " were done when it stopped going on, "
+                    + Sizes.deadline(deadline) + " ago"), false);
+        });
         lock.lock();
         try {
             final Map<AgentSession, Message> answers = new LinkedHashMap<>();
             for (final AgentSession agent : members.agents()) {
-                if (agent.step != null && agent.step.name.equals(step)) {
+                if (agent.step != null && agent.step.name.equals(step.step())) {
                     answers.put(agent, agent.step.answer);
                 }
             }
@@ -315,9 +380,14 @@ final class Epoch {
         }
     }
 
-    private List<AgentSession> waitingAgents(final String step) {
+    private AgentSession.Step longestSilent(final Stage step) {
+        return waitingAgents(step).stream().map(a -> a.step)
+                .min((a, b) -> Long.compare(a.heard - b.heard, 0)).orElseThrow();
+    }
+
+    private List<AgentSession> waitingAgents(final Stage step) {
         return members.agents().stream()
-                .filter(a -> a.step != null && a.step.name.equals(step) && a.step.answer == null).toList();
+                .filter(a -> a.step != null && a.step.name.equals(step.step()) && a.step.answer == null).toList();
     }
 
     // ---- waits ----
@@ -330,20 +400,46 @@ final class Epoch {
      * @throws Stopped at the deadline, or as soon as something has to stop
      */
     void await(final BooleanSupplier condition, final Duration deadline, final Supplier<String> late) throws Stopped {
-        long left = deadline.toNanos();
+        final long end = clock.getAsLong() + deadline.toNanos();
+        await(() -> condition.getAsBoolean() ? HOLDS : end, () -> new Stopped(late.get(), false));
+    }
+
+    /** Waits until no participant is missing, as long as the stage's limit allows. */
+    private void awaitRanks(final Supplier<List<Rank>> missing) throws Stopped {
+        await(() -> {
+            final List<Rank> still = missing.get();
+            return still.isEmpty() ? HOLDS : still.stream().mapToLong(this::lateAt).min().getAsLong();
+        }, () -> {
+            final List<Rank> late = missing.get().stream().filter(r -> lateAt(r) - clock.getAsLong() <= 0).toList();
+            return new Stopped(named(late, r -> r.waitingFor) + " did not finish " + stage + " within "
+                    + Sizes.deadline(phaseDeadline()), course.of(Course.Event.LATE) == Course.Effect.AGAIN, late);
+        });
+    }
+
+    private long lateAt(final Rank rank) {
+        final boolean heard = stage.limit.kind() == Stage.Limit.Kind.SILENCE && rank.lastSign - stageBegan > 0;
+        return (heard ? rank.lastSign : stageBegan) + phaseDeadline().toNanos();
+    }
+
+    private static final long HOLDS = Long.MAX_VALUE;
+
+    /** @param end when it is too late, or {@link #HOLDS} */
+    private void await(final LongSupplier end, final Supplier<Stopped> late) throws Stopped {
         lock.lock();
         try {
             while (true) {
                 if (stop != null) {
                     throw stop;
                 }
-                if (condition.getAsBoolean()) {
+                final long until = end.getAsLong();
+                if (until == HOLDS) {
                     return;
                 }
+                final long left = until - clock.getAsLong();
                 if (left <= 0) {
-                    throw new Stopped(late.get(), false);
+                    throw late.get();
                 }
-                left = changed.awaitNanos(left);
+                changed.awaitNanos(left);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -351,10 +447,6 @@ final class Epoch {
         } finally {
             lock.unlock();
         }
-    }
-
-    private String waitingFor(final List<Rank> late, final String doing, final Duration deadline) {
-        return named(late, r -> r.waitingFor) + " did not finish " + doing + " within " + Sizes.deadline(deadline);
     }
 
     /** The first that says what it waits for tells more than the first. */
@@ -368,10 +460,6 @@ final class Epoch {
                 + (late.size() > 1 ? " and " + (late.size() - 1) + " more" : "");
     }
 
-    private static String first(final Collection<Rank> ranks) {
-        return ranks.iterator().next().toString();
-    }
-
     // ---- facts ----
 
     long number() {
@@ -383,7 +471,7 @@ final class Epoch {
         return locked(() -> attempt);
     }
 
-    String stage() {
+    Stage stage() {
         return locked(() -> stage);
     }
 
@@ -401,8 +489,20 @@ final class Epoch {
         return locked(() -> participants.stream().anyMatch(r -> r.state.compareTo(MemberState.CLOSED) >= 0));
     }
 
-    List<String> deaths() {
-        return locked(() -> List.copyOf(deaths));
+    /** What has become of those who began it and did not come through it, by number. */
+    Map<Integer, String> lost() {
+        return locked(() -> new LinkedHashMap<>(lost));
+    }
+
+    /** Those ranks have been waited for often enough: the others go on without them. */
+    void miss(final List<Rank> late, final String why) {
+        lock.lock();
+        try {
+            late.forEach(rank -> miss(rank, rank + why));
+            changed.signalAll();
+        } finally {
+            lock.unlock();
+        }
     }
 
     Duration phaseDeadline() {
@@ -429,6 +529,11 @@ final class Epoch {
         changed.signalAll();
     }
 
+    /** An agent has come whose ranks are in the midst of an epoch. */
+    void found() {
+        found = course == Course.IDLE;
+    }
+
     /** An agent knows of an epoch that this coordinator has not seen. */
     void atLeast(final long seen, final int seenAttempt) {
         number = Math.max(number, seen);
@@ -437,21 +542,15 @@ final class Epoch {
 
     /** Its connection is gone, and its ranks may still come back with another agent. */
     void agentLost(final AgentSession session, final String why) {
-        if (leavingStops) {
-            stopWith("the agent on host " + session.host() + " was lost during " + stage + ": " + why, false);
-        } else if (restarting) {
-            stopWith("host " + session.host() + ": its restart was lost: " + why, false);
-        }
+        happened(Course.Event.AGENT_LOST, course == Course.RESTART
+                ? "host " + session.host() + ": its restart was lost: " + why
+                : "the agent on host " + session.host() + " was lost during " + stage + ": " + why);
     }
 
     /** No agent has brought the rank back. */
     void lostWithAgent(final Rank rank) {
-        if (participants.remove(rank)) {
-            departed.add(rank.number);
-            deaths.add(rank + " was lost with its agent");
-            if (leavingStops) {
-                stopWith(withoutAgent(rank), false);
-            }
+        if (miss(rank, rank + " was lost with its agent")) {
+            happened(Course.Event.AGENT_STAYS_AWAY, withoutAgent(rank));
         }
     }
 
@@ -467,27 +566,45 @@ final class Epoch {
         }
     }
 
+    void stepGoesOn(final AgentSession from, final StepProgress m) {
+        if (from.step != null && from.step.name.equals(m.step()) && from.step.epoch == m.epoch()) {
+            from.step.heard = clock.getAsLong();
+            from.step.done = m.done();
+        }
+    }
+
     void stepFailed(final AgentSession from, final StepFailed m) {
         stepAnswered(from, m.step(), m.epoch(), m);
-        if (leavingStops && m.epoch() == number) {
-            stopWith(m.step() + " failed on host " + from.host() + ": " + m.reason(), false);
-        } else if (restarting) {
-            stopWith("host " + from.host() + ": " + m.reason(), false);
+        final String what = (course == Course.RESTART ? "host " + from.host() + ": "
+                : m.step() + " failed on host " + from.host() + ": ") + m.reason();
+        if (m.epoch() == number) {
+            happened(m.passes() ? Course.Event.STEP_FAILED_FOR_NOW : Course.Event.STEP_FAILED, what);
         }
     }
 
     boolean takesPart(final Rank rank) {
+        return found || participants.contains(rank);
+    }
+
+    /**
+     * The rank has joined with open gates.
+     *
+     * @return whether it is one that takes part in a way back: then it says next what has become of that
+     */
+    boolean joined(final Rank rank) {
+        rank.lastSign = clock.getAsLong();
+        if (course == Course.CHECKPOINT && participants.remove(rank)) {
+            departed.add(rank.number); // its link broke in mid-checkpoint; with open gates it is no part of it any more
+        }
+        happened(Course.Event.JOINED, rank + " joined during " + stage);
         return participants.contains(rank);
     }
 
-    /** The rank has joined with open gates. */
-    void joined(final Rank rank) {
-        if (participants.remove(rank)) {
-            // Its link broke in mid-checkpoint; with open gates it is no part of the epoch any more.
-            departed.add(rank.number);
-        }
-        if (leavingStops) {
-            stopWith(rank + " joined during " + stage, true);
+    /** The rank, which takes part, has come back behind closed gates: by its verdict, or as its link broke. */
+    void returned(final Rank rank) {
+        rank.lastSign = clock.getAsLong();
+        if (course == Course.CHECKPOINT) {
+            happened(Course.Event.FAILED, rank + " lost its link during " + stage);
         }
     }
 
@@ -495,59 +612,125 @@ final class Epoch {
      * The rank has left the job.
      *
      * @param what for messages: which rank, and how it went
-     * @param normal whether it ended by itself; else it counts among the deaths
+     * @param normal whether it ended by itself; else it counts among those that are lost
      */
     void gone(final Rank rank, final String what, final boolean normal) {
         if (!normal) {
-            deaths.add(what);
+            lost.put(rank.number, what);
         }
-        if (participants.remove(rank)) {
-            departed.add(rank.number);
-            if (leavingStops) {
-                stopWith(what + " (during " + stage + ")", normal);
-            }
+        if (leave(rank)) {
+            happened(normal ? Course.Event.ENDED : Course.Event.DIED, what + " (during " + stage + ")");
         }
     }
 
     void detached(final Rank rank, final long ofEpoch) {
         if (ofEpoch == number && participants.contains(rank)) {
             rank.state = MemberState.DETACHED;
-        }
-    }
-
-    void done(final Rank rank, final long ofEpoch) {
-        if (ofEpoch == number) {
-            rank.state = MemberState.RUNNING;
+            rank.lastSign = clock.getAsLong();
             rank.waitingFor = "";
         }
     }
 
-    /** The rank can't go on with the epoch. */
-    void failed(final Rank rank, final long ofEpoch, final String what) {
-        if (ofEpoch != number || !participants.contains(rank)) {
+    /** Its gates are open. */
+    void done(final Rank rank, final long ofEpoch) {
+        if (ofEpoch != number) {
             return;
         }
-        if (leavingStops) {
-            stopWith(what, false);
-        } else {
-            // The others can't wait for it: to them it is gone, and the command says so.
-            participants.remove(rank);
-            departed.add(rank.number);
-            deaths.add(what);
+        rank.state = MemberState.RUNNING;
+        rank.waitingFor = "";
+        if (course == Course.CHECKPOINT && participants.contains(rank)) {
+            happened(Course.Event.FAILED, rank + " has gone on by itself during " + stage);
+        }
+        if (course != Course.CHECKPOINT && stage.compareTo(Stage.PUBLISHED) >= 0 && stage != Stage.OPENING) {
+            missRunning(rank);
         }
     }
 
-    void contribute(final Rank rank, final Contribute c) throws ProtocolException {
+    /** What the participants have used of their devices, as they have published it. */
+    List<Needs> needs() {
+        lock.lock();
+        try {
+            final List<Needs> needs = new ArrayList<>();
+            for (final Rank rank : participants) {
+                final byte[] value = published.get(number, Needs.key(rank.number));
+                needs.addAll(value == null ? List.of() : Needs.decode(rank.number, value));
+            }
+            return needs;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /**
+     * The rank can't go on with the epoch.
+     *
+     * @return whether it has not said so before
+     */
+    boolean failed(final Rank rank, final long ofEpoch, final String what) {
+        if (ofEpoch != number) {
+            return false;
+        }
+        if (course.of(Course.Event.FAILED) == Course.Effect.MISSED) {
+            leave(rank); // the others can't wait for it: to them it is gone
+        } else if (participants.contains(rank)) {
+            happened(Course.Event.FAILED, what);
+        }
+        return !what.equals(lost.put(rank.number, what));
+    }
+
+    /** It works, and this is what it waits for. */
+    void progress(final Rank rank, final String waitingFor) {
+        rank.waitingFor = waitingFor;
+        rank.lastSign = clock.getAsLong();
+    }
+
+    private boolean leave(final Rank rank) {
+        if (!participants.remove(rank)) {
+            return false;
+        }
+        departed.add(rank.number);
+        return true;
+    }
+
+    /** @return whether it took part */
+    private boolean miss(final Rank rank, final String what) {
+        final boolean left = leave(rank);
+        if (left) {
+            lost.put(rank.number, what);
+        }
+        return left;
+    }
+
+    private void happened(final Course.Event event, final String what) {
+        switch (course.of(event)) {
+            case STOPS -> stopWith(what, false);
+            case AGAIN -> stopWith(what, true);
+            default -> { }
+        }
+    }
+
+    /** @return false: the rank wants to go on with what the others have gone on without it */
+    boolean contribute(final Rank rank, final Contribute c) throws ProtocolException {
         final Phase phase = Phase.of(c.phase());
         if (phase == null) {
             throw new ProtocolException("no phase " + c.phase());
         }
-        if (c.epoch() != number || c.attempt() != attempt || !participants.contains(rank)) {
-            return; // of an attempt that has been given up: its abort is on the way
+        if (found || !participants.contains(rank)) {
+            return found || !phase.reattaches();
+        }
+        rank.lastSign = clock.getAsLong();
+        if (c.epoch() != number || c.attempt() != attempt) {
+            return true; // of an attempt that has been given up: its abort is on the way
+        }
+        final Exchange before = answered.get(key(phase, c.round()));
+        if (before != null) {
+            answer(rank.agent, before, before.unanimous(participants), new LinkedHashSet<>(c.want()), List.of(rank.uid));
+            return true;
         }
         published.put(number, c.publish());
         rank.waitingFor = c.note();
         exchange(phase, c.round()).add(rank, c);
+        return true;
     }
 
     private Exchange exchange(final Phase phase, final int round) {

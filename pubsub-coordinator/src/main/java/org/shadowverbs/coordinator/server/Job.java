@@ -6,6 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.ReentrantLock;
+import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.client.Phase;
@@ -22,6 +23,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.RankJoined;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
+import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
 import org.shadowverbs.coordinator.protocol.MemberState;
@@ -30,13 +32,13 @@ import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
+import org.shadowverbs.coordinator.protocol.RankMessages.ExitMessages;
 import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
 import org.shadowverbs.coordinator.protocol.RankMessages.Found;
-import org.shadowverbs.coordinator.protocol.RankMessages.LastWill;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
+import org.shadowverbs.coordinator.protocol.RankMessages.Notify;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
-import org.shadowverbs.coordinator.protocol.RankMessages.Tell;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
@@ -50,8 +52,9 @@ final class Job {
     private final Runnable whenEmpty;
     private final Members members = new Members();
     private final Published published;
-    private final Tells tells;
+    private final Notifications notifications;
     private final Epoch epoch;
+    private final Lineage lineage;
 
     private final Map<String, String> settings = new LinkedHashMap<>();
     private String name;
@@ -63,14 +66,15 @@ final class Job {
         void membersArrived(AgentHello hello);
     }
 
-    Job(final String name, final long epoch, final int deadlineSeconds, final PublishedStore store, final EventLog log,
-            final Runnable whenEmpty) {
+    Job(final String name, final long epoch, final Lineage lineage, final int deadlineSeconds, final LongSupplier clock,
+            final PublishedStore store, final EventLog log, final Runnable whenEmpty) {
         this.name = name;
+        this.lineage = lineage;
         this.log = log;
         this.whenEmpty = whenEmpty;
         published = new Published(store);
-        tells = new Tells(members, published, log);
-        this.epoch = new Epoch(lock, members, published, epoch, deadlineSeconds);
+        notifications = new Notifications(members, published, log);
+        this.epoch = new Epoch(lock, members, published, epoch, deadlineSeconds, clock);
     }
 
     void onMembersArrived(final Consequence c) {
@@ -94,13 +98,20 @@ final class Job {
             }
             session = new AgentSession(hello, channel);
             epoch.atLeast(hello.epoch(), hello.attempt());
+            if (hello.restored()) {
+                lineage.restarted(hello.epoch());
+            }
             settings.putAll(hello.settings());
             members.joined(session, hello);
             // What is left of them on its host it has found.
-            endAdrift(rank -> rank.agent.host().equals(session.host()) && !session.trees.containsKey(rank.tree));
+            endWithoutAgent(rank -> rank.agent.host().equals(session.host()) && !session.trees.containsKey(rank.tree));
             inEpoch = hello.restored()
                     || hello.members().stream().anyMatch(m -> m.state() != MemberState.RUNNING.ordinal());
-            session.send(new AgentWelcome(name, epoch.number(), epoch.deadlineSeconds()));
+            if (inEpoch && !hello.restored()) {
+                epoch.found();
+            }
+            session.send(new AgentWelcome(name, epoch.number(), epoch.deadlineSeconds(),
+                    settings.getOrDefault(AgentHello.BACKEND, "")));
             log.add("agent on host " + session.host() + " (pid " + session.pid() + ") joined with "
                     + hello.members().size() + " ranks, " + hello.trees().size() + " launched programs");
             epoch.changed();
@@ -170,6 +181,7 @@ final class Job {
                 case Frozen m -> epoch.stepAnswered(from, "FREEZE", m.epoch(), m);
                 case Saved m -> epoch.stepAnswered(from, "SAVE", m.epoch(), m);
                 case Thawed m -> epoch.stepAnswered(from, "THAW", m.epoch(), m);
+                case StepProgress m -> epoch.stepGoesOn(from, m);
                 case StepFailed m -> {
                     log.add(m.step() + " failed on host " + from.host() + ": " + m.reason());
                     epoch.stepFailed(from, m);
@@ -192,18 +204,18 @@ final class Job {
             log.add("launched on host " + from.host() + ": pid " + m.tree().hostPid() + " "
                     + String.join(" ", m.tree().argv()));
         } else if (members.ended(from, m.tree())) {
-            endAdrift(rank -> rank.agent.host().equals(from.host()) && rank.tree == m.tree().hostPid());
+            endWithoutAgent(rank -> rank.agent.host().equals(from.host()) && rank.tree == m.tree().hostPid());
             log.add("ended on host " + from.host() + ": pid " + m.tree().hostPid());
         }
     }
 
-    private void endAdrift(final Predicate<Rank> which) {
-        members.endAdrift(which).forEach(this::forget);
+    private void endWithoutAgent(final Predicate<Rank> which) {
+        members.endWithoutAgent(which).forEach(this::forget);
     }
 
     /** Its process has ended: of what it has said of itself nothing is of use any more. */
     private void forget(final Rank rank) {
-        tells.forgetWill(rank);
+        notifications.forgetExitMessages(rank);
         published.forget(rank);
     }
 
@@ -226,21 +238,25 @@ final class Job {
         final boolean reattaching = MemberState.of(member.state()) == MemberState.REATTACHING;
         if (reattaching) {
             if (!epoch.takesPart(rank)) {
-                // Its agent was lost meanwhile and the others went on without it.
-                members.remove(member.uid());
-                from.send(new RankNumber(member.uid(), -1, epoch.number(), epoch.attempt(), epoch.deadlineSeconds(),
-                        "epoch " + member.epoch() + " is over and this process is no longer part of it"));
+                turnAway(from, rank, member.epoch()); // its agent was lost meanwhile, or it was given up
                 return;
             }
             rank.state = MemberState.REATTACHING;
-        } else {
+            epoch.returned(rank);
+        } else if (!epoch.joined(rank)) {
             rank.state = MemberState.RUNNING;
-            epoch.joined(rank);
         }
         from.send(new RankNumber(rank.uid, rank.number, epoch.number(), epoch.attempt(), epoch.deadlineSeconds(), ""));
         if (!known || !reattaching) {
             log.add(rank + " joined: " + rank.program);
         }
+    }
+
+    /** The others have gone on without it. It opens its gate, and may join again. */
+    private void turnAway(final AgentSession from, final Rank rank, final long itsEpoch) {
+        members.remove(rank.uid);
+        from.send(new RankNumber(rank.uid, -1, epoch.number(), epoch.attempt(), epoch.deadlineSeconds(),
+                "the others have gone on from epoch " + itsEpoch + " without this process"));
     }
 
     private void rankGone(final RankGone m) {
@@ -254,7 +270,7 @@ final class Job {
                 + (m.text().isEmpty() ? "" : ": " + m.text());
         log.add(what);
         if (m.how() <= 1) {
-            tells.carryOutWill(rank);
+            notifications.deliverExitMessages(rank);
             forget(rank);
         }
         epoch.gone(rank, what, normal);
@@ -267,24 +283,29 @@ final class Job {
         }
         final Message message = Codec.decode(m.frame());
         switch (message) {
-            case Contribute c -> epoch.contribute(rank, c);
+            case Contribute c -> {
+                if (!epoch.contribute(rank, c)) {
+                    turnAway(from, rank, c.epoch());
+                }
+            }
             case Detached d -> epoch.detached(rank, d.epoch());
             case Done d -> epoch.done(rank, d.epoch());
             case Fail f -> failed(rank, f);
-            case Progress p -> rank.waitingFor = p.waitingFor();
+            case Progress p -> epoch.progress(rank, p.waitingFor());
             case Publish p -> p.values().forEach((key, value) -> published.publish(key, value, epoch.number()));
             case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(),
                     published.lookup(l.keys(), epoch.number())));
-            case Tell t -> tells.tell(rank, t);
-            case LastWill w -> tells.keepWill(rank, m.frame());
+            case Notify t -> notifications.tell(rank, t);
+            case ExitMessages w -> notifications.keepExitMessages(rank, m.frame());
             default -> throw new ProtocolException("message of type " + message.type() + " from a rank");
         }
     }
 
     private void failed(final Rank rank, final Fail f) {
         final String what = rank + " failed in " + Phase.of(f.phase()) + ": " + f.message();
-        log.add(what);
-        epoch.failed(rank, f.epoch(), what);
+        if (epoch.failed(rank, f.epoch(), what)) {
+            log.add(what);
+        }
     }
 
     // ---- facts ----
@@ -292,6 +313,10 @@ final class Job {
     /** What goes on in it. */
     Epoch epoch() {
         return epoch;
+    }
+
+    Lineage lineage() {
+        return lineage;
     }
 
     /** Nothing goes on in it any more. */

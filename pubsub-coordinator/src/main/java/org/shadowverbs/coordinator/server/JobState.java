@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.server;
 
 import java.io.IOException;
 import java.io.StringReader;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
@@ -13,10 +14,11 @@ import java.util.Set;
 
 /**
  * What a coordinator that is started anew after a crash finds of the one before it: the job's name, the epoch, the
- * agents that will come again. A coordinator that ends in order removes it.
+ * checkpoints that it comes from, the agents that will come again. A coordinator that ends in order removes it.
  */
-record JobState(String job, long epoch, Set<String> agents) {
+record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, Set<String> agents) {
     private static final String NAME = "job.properties";
+    private static final String TEMPORARY = ".tmp";
 
     static JobState read(final Path runDirectory) throws IOException {
         final Properties p = new Properties();
@@ -28,7 +30,8 @@ record JobState(String job, long epoch, Set<String> agents) {
                     agents.add(agent);
                 }
             }
-            return new JobState(p.getProperty("job", ""), Long.parseLong(p.getProperty("epoch", "0")), agents);
+            return new JobState(p.getProperty("job", ""), number(p, "epoch"), number(p, "last-checkpoint"),
+                    number(p, "restarted-from"), agents);
         } catch (NoSuchFileException e) {
             return null;
         } catch (IllegalArgumentException e) {
@@ -36,14 +39,30 @@ record JobState(String job, long epoch, Set<String> agents) {
         }
     }
 
+    private static long number(final Properties p, final String key) {
+        return Long.parseLong(p.getProperty(key, "0"));
+    }
+
     void write(final Path runDirectory) throws IOException {
-        final Path temporary = runDirectory.resolve(NAME + ".tmp");
-        Files.writeString(temporary, "job=" + job + "\nepoch=" + epoch + "\nagents=" + String.join(" ", agents) + "\n");
-        Files.move(temporary, runDirectory.resolve(NAME), StandardCopyOption.ATOMIC_MOVE,
-                StandardCopyOption.REPLACE_EXISTING);
+        // A name of its own: a coordinator that is just ending may write its last one when the next is there already.
+        final Path temporary = Files.createTempFile(runDirectory, NAME + "-", TEMPORARY);
+        try {
+            Files.writeString(temporary,
+                    "job=" + job + "\nepoch=" + epoch + "\nlast-checkpoint=" + lastCheckpoint
+                            + "\nrestarted-from=" + restartedFrom + "\nagents=" + String.join(" ", agents) + "\n");
+            Files.move(temporary, runDirectory.resolve(NAME), StandardCopyOption.ATOMIC_MOVE,
+                    StandardCopyOption.REPLACE_EXISTING);
+        } finally {
+            Files.deleteIfExists(temporary);
+        }
     }
 
     static void remove(final Path runDirectory) throws IOException {
         Files.deleteIfExists(runDirectory.resolve(NAME));
+        try (DirectoryStream<Path> left = Files.newDirectoryStream(runDirectory, NAME + "-*" + TEMPORARY)) {
+            for (final Path file : left) {
+                Files.deleteIfExists(file); // of a coordinator that was killed
+            }
+        }
     }
 }

@@ -27,7 +27,7 @@ final class Members {
     private final Map<String, AgentSession> agents = new LinkedHashMap<>();
     private final Set<AgentSession> lostAgents = new LinkedHashSet<>();
     /** Ranks that ran when their agent was lost for good, by uid: they may be connected to the others. */
-    private final Map<String, Rank> adrift = new LinkedHashMap<>();
+    private final Map<String, Rank> withoutAgent = new LinkedHashMap<>();
     private int nextNumber;
     private boolean hadTrees;
 
@@ -42,8 +42,8 @@ final class Members {
     }
 
     /** Ranks that may live on a host whose agent was lost for good. */
-    Collection<Rank> adrift() {
-        return adrift.values();
+    Collection<Rank> withoutAgent() {
+        return withoutAgent.values();
     }
 
     /** The rank of that uid, or null when it is none of the job, or none any more. */
@@ -109,7 +109,7 @@ final class Members {
         for (final Rank rank : given) {
             ranks.remove(rank.uid);
             if (session.leftRunning.contains(rank.uid) && !session.command().isEmpty()) {
-                adrift.put(rank.uid, rank);
+                withoutAgent.put(rank.uid, rank);
             }
         }
         return given;
@@ -131,7 +131,7 @@ final class Members {
 
     /** The rank that the agent speaks of: a new one, with a number of its own, or one that is known, where it is now. */
     Rank adopt(final Member member, final AgentSession session) {
-        adrift.remove(member.uid());
+        withoutAgent.remove(member.uid());
         Rank rank = ranks.get(member.uid());
         if (rank == null) {
             final int number = numbers.computeIfAbsent(member.uid(),
@@ -145,10 +145,10 @@ final class Members {
         return rank;
     }
 
-    /** Those of the ranks adrift have ended: they are removed, and returned. */
-    List<Rank> endAdrift(final Predicate<Rank> which) {
-        final List<Rank> ended = adrift.values().stream().filter(which).toList();
-        ended.forEach(rank -> adrift.remove(rank.uid));
+    /** Removes ranks whose agent was lost and that have ended, and returns them. */
+    List<Rank> endWithoutAgent(final Predicate<Rank> which) {
+        final List<Rank> ended = withoutAgent.values().stream().filter(which).toList();
+        ended.forEach(rank -> withoutAgent.remove(rank.uid));
         return ended;
     }
 

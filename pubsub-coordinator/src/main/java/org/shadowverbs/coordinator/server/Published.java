@@ -76,6 +76,11 @@ final class Published {
         });
     }
 
+    /** The value of that key in the epoch, or null. */
+    byte[] get(final long epoch, final String key) {
+        return store.get(scope(epoch) + key);
+    }
+
     /** What there is of those keys and the agent does not hold in this version; from here on it counts as held. */
     Map<String, byte[]> newTo(final AgentSession agent, final Collection<String> keys, final long epoch) {
         final Map<String, byte[]> values = new LinkedHashMap<>();

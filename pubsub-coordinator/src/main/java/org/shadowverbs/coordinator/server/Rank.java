@@ -16,6 +16,8 @@ final class Rank {
     MemberState state;
     /** What it last said it waits for. */
     String waitingFor = "";
+    /** When it was last heard of, by the epoch's clock. */
+    long lastSign;
 
     Rank(final Member member, final int number, final AgentSession agent) {
         uid = member.uid();

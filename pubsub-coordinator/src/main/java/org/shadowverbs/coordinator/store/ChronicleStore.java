@@ -14,8 +14,8 @@ import net.openhft.chronicle.map.ChronicleMap;
 import net.openhft.chronicle.map.ChronicleMapBuilder;
 
 /**
- * In a Chronicle Map, off the heap and in a file, so that a coordinator that is started anew after a crash finds what
- * had been published. Chronicle Map takes entries near their average size only; so a value is cut into parts of at most
+ * The store in a Chronicle Map, off the heap and in a file: a coordinator that is started anew after a crash finds what had
+ * been published. Chronicle Map takes entries near their average size only, so a value is cut into parts of at most
  * {@link #PART_BYTES}: KEY#0 has the number of parts and a version, in decimal, a newline and the first part, and
  * KEY#VERSION.I the others.
  */
@@ -142,7 +142,7 @@ public final class ChronicleStore implements PublishedStore {
 
     /** How many parts a value has, and which version of it they are of. */
     private record Head(int parts, int version) {
-        /** Of what an entry KEY#0 begins with; null is a key that has no value. */
+        /** The head at the beginning of an entry KEY#0; null is a key without a value. */
         static Head of(final byte[] first) {
             if (first == null) {
                 return new Head(0, 0);

@@ -128,7 +128,7 @@ public final class LazyStore implements PublishedStore {
         change(s -> s.removeAll(prefix));
     }
 
-    /** Of the values of an earlier process, too. */
+    /** Changes the store, with the values of an earlier process. */
     private void change(final Consumer<PublishedStore> how) {
         lock.lock();
         try {

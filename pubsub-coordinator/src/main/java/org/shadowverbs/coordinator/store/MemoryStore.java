@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.store;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiConsumer;
 
-/** On the heap: for a coordinator that need not outlive its process. */
+/** The store on the heap, for a coordinator that need not outlive its process. */
 public class MemoryStore implements PublishedStore {
     private final ConcurrentHashMap<String, byte[]> values = new ConcurrentHashMap<>();
 

@@ -12,6 +12,7 @@ import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -19,6 +20,9 @@ import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.shadowverbs.coordinator.client.Needs;
+import org.shadowverbs.coordinator.manifest.CheckpointFolder;
+import org.shadowverbs.coordinator.manifest.Manifest;
 
 /** Bad input of every command: one clear line on standard error and the right exit status. */
 class MainTest {
@@ -59,23 +63,27 @@ class MainTest {
         "'', no command is given",
         "fly, no such command: fly",
         "help fly, no such command: fly",
-        "launch, no program is named",
+        "launch, no PROGRAM is named",
         "launch --fast true, unknown option --fast",
         "launch -i, -i needs a value",
         "launch -i soon true, '-i takes a number, not \"soon\"'",
         "launch -i 0 true, '-i takes a number from 1'",
         "launch -p 99999 true, '-p takes a number from 1 to 65535, not 99999'",
         "launch --backend mlx5 true, '--backend takes hca or ib2tcp, not mlx5'",
-        "launch --test-fabric=yes true, unknown option --test-fabric=yes",
+        "launch --backend ib2tcp+infiniband true, '--backend takes hca or ib2tcp, not ib2tcp+infiniband'",
+        "launch --backend hca --link infiniband true, launch: --link is for --backend ib2tcp",
+        "launch --backend ib2tcp --link ib true, '--link takes infiniband or ethernet, not ib'",
+        "restart --link ethernet a, restart: --link is for --backend ib2tcp",
+        "launch --test-fabric=yes true, --test-fabric takes no value",
         "checkpoint now, unexpected argument now",
         "checkpoint --keep, unknown option --keep",
         "checkpoint -p, -p needs a value",
-        "restart, one checkpoint folder is to be named",
-        "restart a b, one checkpoint folder is to be named",
+        "restart, no CKPTDIR is named",
+        "restart a b, unexpected argument b",
         "restart --json a, unknown option --json",
         "status all, unexpected argument all",
         "status --kill, unknown option --kill",
-        "list a b, at most one directory",
+        "list a b, unexpected argument b",
         "list --all, unknown option --all",
         "kill 1, unexpected argument 1",
         "kill --hard, unknown option --hard",
@@ -83,7 +91,13 @@ class MainTest {
         "coordinator here, unexpected argument here",
         "coordinator --port x, '--port takes a number, not \"x\"'",
         "coordinator --keep 0, --keep takes a number from 1",
-        "agent --port 1, unknown option --port",
+        "coordinator --interval 0, --interval takes a number from 1",
+        "agent --port 0, --port takes a number from 1",
+        "agent --kill, unknown option --kill",
+        "help launch now, unexpected argument now",
+        "--fast, unknown option --fast",
+        "demo --fast, unknown option --fast",
+        "bench now, unexpected argument now",
         "doctor --fix, unknown option --fix",
         "doctor me, unexpected argument me",
     })
@@ -106,6 +120,26 @@ class MainTest {
         final Ran ran = run(environment(), command, "-p", Integer.toString(port));
         assertEquals(1, ran.status());
         oneLine(ran, "no coordinator answers at localhost:" + port);
+    }
+
+    /** An address of this host at which a coordinator does not listen unless it is told. */
+    @ParameterizedTest
+    @ValueSource(strings = {"status", "launch true", "restart --hosts 2 "})
+    void noCoordinatorThatOtherHostsReach(final String command) throws Exception {
+        final int port = unusedPort();
+        final List<String> args = new ArrayList<>(List.of(command.split(" ")));
+        args.addAll(1, List.of("-h", "127.0.0.2", "--port", Integer.toString(port)));
+        if (command.startsWith("restart")) {
+            args.add(CheckpointFolder.begin(directory, "job", 1).commit(new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", false,
+                    0, Map.of(), 1, 0, List.of(), List.of(), "")).toString());
+        }
+        final Ran ran = run(environment(), args.toArray(new String[0]));
+        assertEquals(1, ran.status());
+        oneLine(ran, "no coordinator answers at 127.0.0.2:" + port + "; one that was started without --address 0.0.0.0 can be"
+                + " reached on its own host alone");
+        if (!command.equals("status")) {
+            oneLine(ran, "start it there with: shadowverbs coordinator --daemon --address 0.0.0.0 --port " + port);
+        }
     }
 
     @Test
@@ -158,6 +192,15 @@ class MainTest {
     }
 
     @Test
+    void whatTheDeviceDoesNotHaveIsSaidBeforeAnythingIsRestored() throws Exception {
+        final Path folder = CheckpointFolder.begin(directory, "job", 1).commit(new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", false,
+                0, Map.of(), 1, 0, List.of(), List.of(new Needs(3, "mlx5_0", true, Map.of("max_sge", 30L, "phys_port_cnt", 2L), Map.of())), ""));
+        final Ran ran = run(environment(), "restart", "--backend", "ib2tcp", folder.toString());
+        assertEquals(1, ran.status());
+        oneLine(ran, "restart: rank 3: phys_port_cnt 2 was used on device mlx5_0, and ib2tcp has 1");
+    }
+
+    @Test
     void somethingElseListensThere() throws Exception {
         try (ServerSocket other = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             final Thread greeter = Thread.ofVirtual().start(() -> {
@@ -179,9 +222,12 @@ class MainTest {
     @Test
     void helpOfEveryCommand() {
         final Ran overview = run(environment(), "help");
+        assertEquals(overview.out(), run(environment(), "--help").out());
+        assertEquals(overview.out(), run(environment(), "-h").out());
+        assertTrue(run(environment(), "--version").out().startsWith("shadowverbs "));
         assertEquals(0, overview.status());
         for (final String command : List.of("launch", "checkpoint", "restart", "status", "list", "kill", "quit",
-                "coordinator", "agent", "doctor", "demo", "bench")) {
+                "coordinator", "agent", "doctor", "demo", "bench", "help")) {
             assertTrue(overview.out().contains("  " + command), command);
             final Ran ran = run(environment(), "help", command);
             assertEquals(0, ran.status());

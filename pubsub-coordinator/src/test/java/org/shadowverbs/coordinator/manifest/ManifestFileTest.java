@@ -13,6 +13,7 @@ import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.process.HostImages;
 
 class ManifestFileTest {
@@ -20,12 +21,19 @@ class ManifestFileTest {
     private Path directory;
 
     private static Manifest manifest(final String job, final long epoch) {
+        return manifest(job, epoch, epoch - 1);
+    }
+
+    private static Manifest manifest(final String job, final long epoch, final Long parent) {
         final HostImages images = new HostImages("fake", "here", "6.1", "a cpu", List.of("sse", "avx"),
                 List.of(), 42, 1, 2);
-        return new Manifest(Manifest.SCHEMA, job, epoch, "2026-01-02T03:04:05Z", false, 12, Map.of("SAVE", 10L), 1, 42,
+        return new Manifest(Manifest.SCHEMA, job, epoch, parent, "same", "2026-01-02T03:04:05Z", false, 12,
+                Map.of("SAVE", 10L), 1, 42,
                 List.of(new Manifest.HostPart("here", "host-here-1",
                         List.of(new Manifest.RankPart(0, "uid", 77, "rank 0", "prog", 76, 123)),
-                        List.of(new Manifest.TreePart(76, "rank 0", List.of("prog", "ä ö"), "/tmp")), images)), "");
+                        List.of(new Manifest.TreePart(76, "rank 0", List.of("prog", "ä ö"), "/tmp", "/run/agent.sock")),
+                        images)),
+                List.of(new Needs(0, "mlx5_0", true, Map.of("max_sge", 30L), Map.of("max_sge", 32L))), "");
     }
 
     private CheckpointFolder begin(final String job, final long epoch) throws IOException {
@@ -39,6 +47,7 @@ class ManifestFileTest {
         final Path place = begin("job", 1).commit(manifest("job", 1));
         final Manifest back = ManifestFile.read(place);
         assertEquals(manifest("job", 1).hosts(), back.hosts());
+        assertEquals(manifest("job", 1).needs(), back.needs());
         assertEquals(64, back.checksum().length());
     }
 
@@ -85,9 +94,47 @@ class ManifestFileTest {
             begin("job", epoch).commit(manifest("job", epoch));
         }
         begin("other-job", 1).commit(manifest("other-job", 1));
-        CheckpointFolder.prune(directory, "job", 2);
+        CheckpointFolder.prune(directory, "job", 2, 0);
         assertEquals(List.of("ckpt-job-10", "ckpt-job-11", "ckpt-other-job-1"),
                 CheckpointFolder.list(directory).stream().map(p -> p.getFileName().toString()).toList());
+    }
+
+    private List<Long> epochs() throws IOException {
+        return CheckpointFolder.list(directory).stream()
+                .map(p -> Long.parseLong(p.getFileName().toString().replaceFirst(".*-", ""))).toList();
+    }
+
+    /** 8, 9, 10; restarted from 9: 11, 12. */
+    @Test
+    void pruningPrefersWhatTheNewestHasComeFrom() throws Exception {
+        for (int epoch = 8; epoch <= 10; epoch++) {
+            begin("job", epoch).commit(manifest("job", epoch));
+        }
+        begin("job", 11).commit(manifest("job", 11, 9L));
+        assertEquals(11, CheckpointFolder.highest(directory, "job"));
+        assertEquals(List.of(directory.resolve("ckpt-job-10")),
+                CheckpointFolder.abandoned(CheckpointFolder.list(directory)));
+        CheckpointFolder.prune(directory, "job", 4, 9);
+        assertEquals(List.of(8L, 9L, 10L, 11L), epochs());
+        CheckpointFolder.prune(directory, "job", 3, 9);
+        assertEquals(List.of(8L, 9L, 11L), epochs());
+        begin("job", 12).commit(manifest("job", 12, 11L));
+        CheckpointFolder.prune(directory, "job", 2, 9);
+        assertEquals(List.of(9L, 11L, 12L), epochs());
+        CheckpointFolder.prune(directory, "job", 2, 12);
+        assertEquals(List.of(11L, 12L), epochs());
+        assertEquals(List.of(), CheckpointFolder.abandoned(CheckpointFolder.list(directory)));
+    }
+
+    /** Those do not say what they have come from. */
+    @Test
+    void manifestsOfOlderProgramsAreReadAndNothingIsTakenForAbandoned() throws Exception {
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            begin("job", epoch).commit(manifest("job", epoch, null));
+        }
+        assertEquals(List.of(), CheckpointFolder.abandoned(CheckpointFolder.list(directory)));
+        CheckpointFolder.prune(directory, "job", 2, 0);
+        assertEquals(List.of(2L, 3L), epochs());
     }
 
     @Test

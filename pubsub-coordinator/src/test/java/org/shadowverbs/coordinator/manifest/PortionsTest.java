@@ -20,7 +20,7 @@ class PortionsTest {
     private static TreeImage tree(final int rank, final TcpConnection... connections) {
         return new TreeImage("rank " + rank, "tree-" + rank, List.of(new ProcessImage("rank " + rank, 100 + rank, 0,
                 "app", 1, List.of())), List.of(new ImageFile("pages.img", 10 + rank, "sum")), List.of(), List.of(),
-                false, List.of(connections), 1);
+                false, List.of(connections), 1, null);
     }
 
     /** One rank in each tree, numbered as the trees are. */
@@ -30,14 +30,14 @@ class PortionsTest {
         for (int i = 0; i < trees.length; i++) {
             final int rank = first + i;
             ranks.add(new Manifest.RankPart(rank, "uid-" + rank, 100 + rank, "rank " + rank, "app", 100 + rank, rank));
-            programs.add(new Manifest.TreePart(100 + rank, "rank " + rank, List.of("app"), "/"));
+            programs.add(new Manifest.TreePart(100 + rank, "rank " + rank, List.of("app"), "/", null));
         }
         return new Manifest.HostPart(host, "host-" + host, ranks, programs, new HostImages("fake", host, "0", "cpu",
                 List.of(), List.of(trees), 1000, 1, 1));
     }
 
     private static Manifest manifest(final Manifest.HostPart... hosts) {
-        return new Manifest(Manifest.SCHEMA, "job", 3, "now", false, 1, Map.of(), 4, 4000, List.of(hosts), "sum");
+        return new Manifest(Manifest.SCHEMA, "job", 3, 2L, "same", "now", false, 1, Map.of(), 4, 4000, List.of(hosts), List.of(), "sum");
     }
 
     private static List<List<Integer>> ranks(final List<Manifest.HostPart> portions) {

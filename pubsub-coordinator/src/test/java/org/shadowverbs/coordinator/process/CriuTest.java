@@ -15,7 +15,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
@@ -74,6 +76,83 @@ final class CriuTest {
         assertCounted(TestPrograms.lines(out), 300);
         final long cut = saved.trees().getFirst().outputs().getFirst().bytes();
         assertEquals(whole.substring((int) cut), Files.readString(folder.resolve("out.tail-ckpt")));
+    }
+
+    /** The tree has been restored, so it has namespaces of its own, and CRIU is not a child of this process but a grandchild. */
+    @Test
+    void aSaveThatIsGivenUpEndsTheCriuInTheTreesOwnNamespacesAndTheTreeRunsOn() throws Exception {
+        final Process process = start(out, programs.counter(), "100000", "9", "1");
+        TestPrograms.awaitLines(out, 10);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(root("rank 0", process)));
+        kill(process);
+        final RestoredTrees trees = restore(directory, saved);
+        final ProcessRoot root = new ProcessRoot("rank 0", trees.hostPids().get("rank 0"));
+
+        final Path held = fifo("held");
+        final Path met = folder.resolve("met");
+        final Path action = script("action", "[ \"$CRTOOLS_SCRIPT_ACTION\" != post-dump ] || { echo $PPID >'" + met
+                + "'; cat '" + held + "'; }");
+        final Path slow = script("criu", "exec '" + CriuCommand.find() + "' \"$@\" --action-script '" + action + "'");
+        try (FrozenTrees frozen = new Criu(Path.of("/proc/self/mountinfo"), slow).freeze(request(root))) {
+            final Path given = images();
+            final List<Exception> failures = new CopyOnWriteArrayList<>();
+            final Thread saving = Thread.ofPlatform().start(() -> {
+                try {
+                    frozen.save(given);
+                } catch (final CheckpointException e) {
+                    failures.add(e);
+                }
+            });
+            TestPrograms.await("CRIU has read the tree", () -> Files.exists(met) && !TestPrograms.lines(met).isEmpty());
+            final List<ProcessHandle> all = ProcessHandle.current().descendants()
+                    .filter(p -> p.info().commandLine().orElse("").contains(given.toString())).toList();
+            assertTrue(all.size() > 1, "nsenter and CRIU: " + all);
+            saving.interrupt();
+            saving.join();
+            assertEquals("saving to " + given + ": interrupted", failures.getFirst().getMessage());
+            all.forEach(p -> assertTrue(Proc.ended(p.pid()), p.info()::toString));
+        }
+        final int length = TestPrograms.lines(out).size();
+        TestPrograms.awaitLines(out, length + 20);
+        save(images(), request(root));
+    }
+
+    /** What the process reads soon cannot be saved now. */
+    @Test
+    void sayWhatPassesByItself() throws Exception {
+        final Process process = start(out, programs.opener(), "netlink");
+        TestPrograms.awaitLines(out, 1);
+        final PassingStateException e =
+                assertThrows(PassingStateException.class, () -> save(images(), request(root("rank 0", process))));
+        assertTrue(e.getMessage().contains("The socket has data to read"), e.getMessage());
+    }
+
+    @Test
+    void whatDoesSomethingMayTakeLongerThanItsDeadline() throws Exception {
+        final List<String> command = List.of("sleep", "2");
+        final AtomicLong done = new AtomicLong();
+        final List<Long> told = new CopyOnWriteArrayList<>();
+        assertEquals(0, CriuCommand.run(command,
+                new Stall(Duration.ofMillis(1), done::incrementAndGet, new Progress(told::add))).status());
+        assertFalse(told.isEmpty());
+        assertEquals(-1, CriuCommand.run(command, new Stall(Duration.ofMillis(1), () -> 7, Progress.UNTOLD)).status());
+    }
+
+    @Test
+    void namesTheDeadlineWhenATreeDoesNotStandStillInTime() throws Exception {
+        final Process process = start(out, programs.counter(), "100000", "9", "1");
+        TestPrograms.awaitLines(out, 1);
+        final CheckpointException e = assertThrows(CheckpointException.class, () -> criu.freeze(
+                FreezeRequest.of(List.of(root("rank 0", process)), Set.of(), Duration.ZERO, Progress.UNTOLD)));
+        assertTrue(e.getMessage().startsWith("rank 0: the deadline of 0 s has passed"), e.getMessage());
+    }
+
+    private Path script(final String name, final String text) throws IOException {
+        final Path script = folder.resolve(name);
+        Files.writeString(script, "#!/bin/sh\n" + text + "\n");
+        assertTrue(script.toFile().setExecutable(true));
+        return script;
     }
 
     @Test
@@ -199,11 +278,12 @@ final class CriuTest {
             assertEquals(1, findings.size(), findings::toString);
             assertTrue(findings.getFirst().toString().contains("fd 5): a pipe to pid"), findings::toString);
 
-            saved = save(directory, FreezeRequest.of(List.of(root), Set.of(pipe)));
+            saved = save(directory,
+                    FreezeRequest.of(List.of(root), Set.of(pipe), Duration.ofSeconds(10), Progress.UNTOLD));
             kill(rank);
             try (RandomAccessFile other = new RandomAccessFile(second.toFile(), "rw")) {
                 final RestoredTrees trees = restore(new RestoreRequest(directory, saved, "ckpt", Map.of(pipe, second),
-                        Path.of("/dev/null"), out, out, SOON));
+                        Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD));
                 other.write('b');
                 TestPrograms.await("got b", () -> TestPrograms.lines(out).contains("got b"));
                 assertFalse(trees.exitStatuses().get("rank 0").isDone());
@@ -275,7 +355,7 @@ final class CriuTest {
                 .map(child -> new ProcessRoot("rank " + child.pid(), child.pid())).toList();
         assertEquals(2, roots.size());
         final CheckpointException refused = assertThrows(CheckpointException.class,
-                () -> criu.freeze(FreezeRequest.of(roots, Set.of())));
+                () -> criu.freeze(FreezeRequest.of(roots, Set.of(), Duration.ofSeconds(10), Progress.UNTOLD)));
         assertTrue(refused.getMessage().contains("shares memory"), refused::getMessage);
         runsOn();
     }
@@ -413,8 +493,54 @@ final class CriuTest {
         return new ProcessRoot(name, process.pid());
     }
 
+    /** Of one host: what one process has read another may compare with its own. */
+    @Test
+    void theClocksOfAllTreesGoOnFromWhereTheyStood() throws Exception {
+        final Process first = start(out, programs.counter(), "100000", "1", "0");
+        final Process second = start(folder.resolve("out of another"), programs.counter(), "100000", "1", "0");
+        Path directory = images();
+        HostImages saved;
+        try (FrozenTrees frozen = criu.freeze(request(root("rank 0", first), root("rank 1", second)))) {
+            saved = frozen.save(directory);
+            frozen.kill();
+        }
+        Clocks before = new Clocks(0, 0);
+        for (int round = 0; round < 2; round++) {
+            final Clocks pause = pause();
+            final RestoredTrees trees = restore(directory, saved);
+            final long pid = trees.hostPids().get("rank 0");
+            final Clocks ahead = Clocks.offsets(pid);
+            assertEquals(ahead, Clocks.offsets(trees.hostPids().get("rank 1")));
+            final Clocks lost = before.minus(ahead).minus(pause);
+            assertTrue(lost.monotonic() >= 0 && lost.boottime() >= 0, before + ", then " + ahead + ", for " + pause);
+            before = ahead;
+            directory = images();
+            saved = save(directory, request(new ProcessRoot("rank 0", pid),
+                    new ProcessRoot("rank 1", trees.hostPids().get("rank 1"))));
+            trees.close();
+        }
+        final Clocks later = new Clocks(1_000_000_000_000_000L, 2_000_000_000_000_000L);
+        final HostImages elsewhere = new HostImages(saved.implementation(), saved.host(), saved.kernel(), saved.cpuModel(),
+                saved.cpuFlags(), saved.trees().stream().map(tree -> new TreeImage(tree.name(), tree.directory(),
+                        tree.processes(), tree.files(), tree.outputs(), tree.mapped(), tree.shellJob(), tree.connections(),
+                        tree.dumpNanos(), tree.clocks().plus(later))).toList(),
+                saved.bytes(), saved.freezeNanos(), saved.saveNanos());
+        final Clocks now = Clocks.now();
+        final Clocks ahead = Clocks.offsets(restore(directory, elsewhere).hostPids().get("rank 0"));
+        final Clocks seen = ahead.plus(now).minus(elsewhere.trees().getFirst().clocks());
+        assertTrue(seen.monotonic() <= 0 && seen.monotonic() > -later.monotonic() && ahead.monotonic() > 0, seen.toString());
+        assertTrue(ahead.boottime() > ahead.monotonic(), ahead.toString());
+    }
+
+    /** How much time it has let pass, on each clock. */
+    private static Clocks pause() {
+        final Clocks begin = Clocks.now();
+        TestPrograms.await("a while", () -> Clocks.now().minus(begin).monotonic() > 300_000_000);
+        return Clocks.now().minus(begin);
+    }
+
     private static FreezeRequest request(final ProcessRoot... roots) {
-        return FreezeRequest.of(List.of(roots), Set.of());
+        return FreezeRequest.of(List.of(roots), Set.of(), Duration.ofSeconds(10), Progress.UNTOLD);
     }
 
     private Path images() throws IOException {
@@ -429,7 +555,7 @@ final class CriuTest {
 
     private RestoredTrees restore(final Path directory, final HostImages saved) throws CheckpointException {
         return restore(new RestoreRequest(
-                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON));
+                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD));
     }
 
     private RestoredTrees restore(final RestoreRequest request) throws CheckpointException {

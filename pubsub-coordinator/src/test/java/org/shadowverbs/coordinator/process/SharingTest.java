@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.List;
 import java.util.Set;
 import org.junit.jupiter.api.AfterEach;
@@ -75,7 +76,8 @@ final class SharingTest {
         start("none");
         final ProcessRoot self = new ProcessRoot("rank 0", ProcessHandle.current().pid());
         final CheckpointException refused = assertThrows(CheckpointException.class,
-                () -> new Criu().freeze(FreezeRequest.of(List.of(self), Set.of())));
+                () -> new Criu().freeze(FreezeRequest.of(List.of(self), Set.of(),
+                        Duration.ofSeconds(10), Progress.UNTOLD)));
         assertTrue(refused.getMessage().contains("is itself below what is to be saved"), refused::getMessage);
     }
 
@@ -103,7 +105,8 @@ final class SharingTest {
 
     private static List<Finding> findings(final long pid) {
         try {
-            return new Criu().inspect(FreezeRequest.of(List.of(new ProcessRoot("rank 0", pid)), Set.of()));
+            return new Criu().inspect(FreezeRequest.of(List.of(new ProcessRoot("rank 0", pid)), Set.of(),
+                        Duration.ofSeconds(10), Progress.UNTOLD));
         } catch (final CheckpointException e) {
             throw new AssertionError(e);
         }

@@ -120,6 +120,7 @@ final class TestPrograms {
      */
     private static final String OPENER = """
             #include <fcntl.h>
+            #include <linux/rtnetlink.h>
             #include <netinet/in.h>
             #include <stdio.h>
             #include <stdlib.h>
@@ -187,6 +188,14 @@ final class TestPrograms {
             		int id = shmget(IPC_PRIVATE, 4096, 0600);
             		shmat(id, NULL, 0);
             		shmctl(id, IPC_RMID, NULL);
+            	} else if (!strcmp(argv[1], "netlink")) {
+            		struct {
+            			struct nlmsghdr header;
+            			struct rtgenmsg message;
+            		} links = { { sizeof(links), RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP }, { AF_PACKET } };
+            		struct sockaddr_nl kernel = { .nl_family = AF_NETLINK };
+            		int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+            		sendto(fd, &links, sizeof(links), 0, (struct sockaddr *)&kernel, sizeof(kernel));
             	} else if (!strcmp(argv[1], "deleted")) {
             		int fd = open(argv[2], O_RDWR | O_CREAT, 0600);
             		ftruncate(fd, 65l << 20);

@@ -11,6 +11,7 @@ import java.lang.reflect.RecordComponent;
 import java.lang.reflect.Type;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -120,6 +121,22 @@ class CodecTest {
         } catch (ProtocolException e) {
             return; // the only exception there may be
         }
+    }
+
+    /** What peers of this version expect: other bytes need another version. */
+    @Test
+    void theComponentsOfARecordAreItsBytesInTheirOrder() {
+        final String hex = HexFormat.of().formatHex(Codec.frame(new HostMessages.AgentHello(4, "s", "a", "é", 5, "", -1, 2, true,
+                List.of(new HostMessages.Member("u", 3, 1, 2, 1, "p", 6, (byte) 7)),
+                List.of(new HostMessages.Tree(8, List.of("x", ""), "/")), Map.of("k", "v"), List.of())));
+        assertEquals("00000091" + "28" + "00000004" + "00000001" + "73" + "00000001" + "61" + "00000002" + "c3a9"
+                + "0000000000000005" + "00000000" + "ffffffffffffffff" + "00000002" + "01"
+                + "00000001" + "00000001" + "75" + "00000003" + "0000000000000001" + "0000000000000002" + "0000000000000001"
+                + "00000001" + "70" + "0000000000000006" + "07"
+                + "00000001" + "0000000000000008" + "00000002" + "00000001" + "78" + "00000000" + "00000001" + "2f"
+                + "00000001" + "00000001" + "6b" + "00000001" + "76" + "00000000", hex);
+        assertEquals("00000018" + "0d" + "0000000000000001" + "00000002" + "00" + "00000006" + "726561736f6e",
+                HexFormat.of().formatHex(Codec.frame(new RankMessages.Abort(1, 2, false, "reason"))));
     }
 
     @Test

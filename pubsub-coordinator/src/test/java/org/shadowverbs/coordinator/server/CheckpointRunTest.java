@@ -9,17 +9,23 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.net.InetSocketAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -44,8 +50,13 @@ import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
+import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.RegisterTree;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
+import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.MemoryStore;
 
@@ -98,6 +109,35 @@ class CheckpointRunTest {
                 job.images.lastRequest.replacedPipes());
         assertEquals(List.of("ckpt-" + m.job() + "-1", "latest"), job.folders());
         assertEquals(o.folder(), job.checkpoints.resolve("latest").toRealPath());
+    }
+
+    /** It is there when its folder has been renamed; what fails then does not make it invalid. */
+    @Test
+    void whatFailsAfterTheRenameIsAWarningAboutAGoodCheckpoint() throws Exception {
+        final TestRank a = job.rank("a");
+        Files.createDirectories(job.checkpoints.resolve("latest").resolve("in the way"));
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        a.awaitOpen(1);
+        assertEquals(Verdict.Outcome.RESUMED, a.verdicts.getFirst().outcome());
+        assertEquals(1, ManifestFile.read(o.folder()).epoch());
+        assertEquals(1, job.lines.stream().filter(line -> line.startsWith("warning: ") && line.contains("latest")).count(),
+                job.lines.toString());
+    }
+
+    /** Nothing has begun, so nothing stays open: the next one finds the job as it was. */
+    @Test
+    void aCheckpointDirectoryThatCannotBeUsedLeavesNoEpochOpen() throws Exception {
+        final TestRank a = job.rank("a");
+        Files.writeString(job.checkpoints, "a file");
+        final CheckpointRun.Outcome failed = job.checkpoint();
+        assertNull(failed.folder());
+        assertTrue(failed.problem().contains(job.checkpoints.toString()), failed.problem());
+        Files.delete(job.checkpoints);
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        assertNotNull(o.folder());
+        a.awaitOpen(2);
     }
 
     /** What ranks want in a round grows with their queue pairs, and a drain that does not end has thousands of rounds. */
@@ -246,7 +286,7 @@ class CheckpointRunTest {
         assertEquals(List.of(), job.folders());
     }
 
-    /** Of those between the others a gap tells. */
+    /** A gap in the numbers tells of ranks between the others. */
     @Test
     void ofTheRanksThatLeftBeforeTheLastOneIsTold() throws Exception {
         final TestRank a = job.rank("a");
@@ -348,10 +388,11 @@ class CheckpointRunTest {
     @Test
     void aRankWithoutAnAgentIsNotLeftOut() throws Exception {
         final TestRank a = job.rank("a");
-        final AgentSession lost = job.coordinator.job().locked(() -> job.coordinator.job().agents().iterator().next());
         job.agent.close();
         job.coordinator.job().epoch().await(() -> job.coordinator.job().agents().isEmpty(), Duration.ofSeconds(20),
                 () -> "the agent is still there");
+        // Its last session: one that is closed in mid-connection may have had two.
+        final AgentSession lost = job.coordinator.job().locked(() -> job.coordinator.job().ranks().iterator().next().agent);
         final Path run = Files.createDirectories(job.root.resolve("other"));
         try (Agent other = new Agent(new AgentOptions("localhost", job.coordinator.port(), "other", run,
                 RunDirectory.agentSocket(run), "", false, "same", "", List.of(), List.of()), job.images,
@@ -620,9 +661,9 @@ class CheckpointRunTest {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
         final TestRank c = job.rank("c");
-        a.link.leaveWill(List.of(2), List.of(bytes("replaced")));
-        a.link.leaveWill(List.of(2, 1), List.of(bytes("one"), bytes("two")));
-        b.link.leaveWill(List.of(2), List.of(bytes("three")));
+        a.link.leaveExitMessages(List.of(2), List.of(bytes("replaced")));
+        a.link.leaveExitMessages(List.of(2, 1), List.of(bytes("one"), bytes("two")));
+        b.link.leaveExitMessages(List.of(2), List.of(bytes("three")));
         assertEquals("", job.checkpoint().problem());
         c.awaitOpen(1);
         assertTrue(c.heard.isEmpty());
@@ -644,7 +685,7 @@ class CheckpointRunTest {
             for (final OwnKey key : OwnKey.values()) {
                 newcomer.link.publish(Map.of(key.of(i), bytes("mine")));
             }
-            newcomer.link.leaveWill(List.of(0), List.of(bytes("gone")));
+            newcomer.link.leaveExitMessages(List.of(0), List.of(bytes("gone")));
             newcomer.link.awaitCoordinator(Duration.ofSeconds(20));
             assertEquals(before.size() + 4, publishedKeys().size());
             if (i % 2 == 0) {
@@ -690,7 +731,7 @@ class CheckpointRunTest {
         a.awaitOpen(1);
         assertEquals(Set.of("1/state-a"), job.fetched.keys());
         final TestRank b = job.rank("b");
-        a.link.leaveWill(List.of(1), List.of(bytes("gone")));
+        a.link.leaveExitMessages(List.of(1), List.of(bytes("gone")));
         a.link.goodbye(0);
         assertEquals("0: gone", b.heard.poll(20, TimeUnit.SECONDS));
         assertEquals("", job.checkpoint().problem());
@@ -737,6 +778,108 @@ class CheckpointRunTest {
         }
         a.awaitOpen(1);
         a.awaitOpen(2);
+    }
+
+    @Test
+    void whatPassesByItselfIsTriedAgainAFewTimes() throws Exception {
+        final TestRank a = job.rank("a");
+        job.images.passing.set(2);
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertEquals("", o.problem());
+        assertEquals(3, o.epoch());
+        assertTrue(job.lines.contains("the checkpoint begins again: SAVE failed on host testhost: a socket has data to read"),
+                job.lines.toString());
+        for (int epoch = 1; epoch <= 3; epoch++) {
+            a.awaitOpen(epoch);
+        }
+        job.images.passing.set(Integer.MAX_VALUE);
+        assertEquals("SAVE failed on host testhost: a socket has data to read", job.checkpoint().problem());
+    }
+
+    /** It is waited for as long as it says that it goes on. */
+    @Test
+    void anAgentMayTakeLongerThanTheDeadlineAsLongAsItGoesOn() throws Exception {
+        job.images.saveBegun = new CompletableFuture<>();
+        job.images.saveMayEnd = new CompletableFuture<>();
+        job.rank("a");
+        final Future<CheckpointRun.Outcome> outcome = job.begin();
+        job.images.saveBegun.get(60, TimeUnit.SECONDS);
+        final Epoch epoch = job.coordinator.job().epoch();
+        final Duration deadline = Duration.ofSeconds(2);
+        final Future<Map<AgentSession, Message>> waiting;
+        try (ExecutorService waiter = Executors.newSingleThreadExecutor()) {
+            waiting = waiter.submit(() -> epoch.awaitAgents(Stage.SAVE, deadline));
+            final long end = System.nanoTime() + 2 * deadline.toNanos();
+            while (System.nanoTime() - end < 0) {
+                job.images.lastRequest.progress().more(1);
+                Thread.sleep(50); // at most two a second are passed on
+            }
+            assertFalse(waiting.isDone());
+            final ExecutionException e =
+                    assertThrows(ExecutionException.class, () -> waiting.get(60, TimeUnit.SECONDS));
+            assertTrue(e.getCause().getMessage().endsWith(
+                    " B were done when it stopped going on, 2 s ago"), e.getCause().getMessage());
+        }
+        job.images.saveMayEnd.complete(null);
+        assertEquals("", outcome.get(60, TimeUnit.SECONDS).problem());
+    }
+
+    /** It gives up agents that are lost, and a periodic checkpoint may wait for one. */
+    @Test
+    void theTimerIsFreeWhileAPeriodicCheckpointGoesOn() throws Exception {
+        try (TestJob periodic = new TestJob(20, Duration.ofMillis(1))) {
+            periodic.images.saveMayEnd = new CompletableFuture<>();
+            periodic.images.saveBegun = new CompletableFuture<>();
+            final TestRank a = periodic.rank("a");
+            try {
+                periodic.images.saveBegun.get(60, TimeUnit.SECONDS);
+                periodic.coordinator.timer().submit(() -> { }).get(60, TimeUnit.SECONDS);
+                assertEquals(Stage.SAVE, periodic.coordinator.job().epoch().stage());
+            } finally {
+                periodic.images.saveMayEnd.complete(null);
+            }
+            a.opened.poll(40, TimeUnit.SECONDS);
+        }
+    }
+
+    @Test
+    void theStateOfTheJobNamesAllAgentsThatJoinTogether() throws Exception {
+        final List<FrameChannel> agents = new ArrayList<>();
+        final Set<String> expected = ConcurrentHashMap.newKeySet();
+        try (ExecutorService joining = Executors.newFixedThreadPool(8)) {
+            final List<Future<FrameChannel>> joined = new ArrayList<>();
+            for (int i = 0; i < 64; i++) {
+                final String id = "agent-" + i;
+                expected.add(id);
+                joined.add(joining.submit(() -> {
+                    final FrameChannel channel = FrameChannel.connect(
+                            new InetSocketAddress("localhost", job.coordinator.port()), 5_000);
+                    channel.write(new AgentHello(FrameType.VERSION, "", id, id, 1, "", 0, 0, false, List.of(),
+                            List.of(), Map.of(), List.of()));
+                    return channel;
+                }));
+            }
+            for (final Future<FrameChannel> one : joined) {
+                agents.add(one.get(60, TimeUnit.SECONDS));
+            }
+        }
+        try {
+            for (final FrameChannel agent : agents) {
+                assertTrue(agent.read() instanceof AgentWelcome);
+                // What its connection's thread does next is written by then.
+                agent.write(new TreeState(new Tree(1, List.of("x"), "/"), true, Map.of()));
+            }
+            job.coordinator.job().epoch().await(() -> job.coordinator.job().agents().stream()
+                    .filter(a -> !a.trees.isEmpty()).count() == 64, Duration.ofSeconds(60), () -> "not all have joined");
+            final JobState state = JobState.read(job.coordinator.runDirectory());
+            assertTrue(state.agents().containsAll(expected), state.toString());
+            assertFalse(Files.readString(job.coordinator.runDirectory().resolve("coordinator.log"))
+                    .contains("could not be written"));
+        } finally {
+            agents.forEach(FrameChannel::close);
+            job.coordinator.job().epoch().await(() -> job.coordinator.job().agents().size() == 1,
+                    Duration.ofSeconds(60), () -> "not all have left");
+        }
     }
 
     @Test

@@ -15,6 +15,7 @@ import org.shadowverbs.coordinator.process.Finding;
 import org.shadowverbs.coordinator.process.FreezeRequest;
 import org.shadowverbs.coordinator.process.FrozenTrees;
 import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.PassingStateException;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.ProcessRoot;
 import org.shadowverbs.coordinator.process.Readiness;
@@ -25,6 +26,10 @@ import org.shadowverbs.coordinator.process.RestoredTrees;
 final class FakeCheckpointer implements ProcessCheckpointer {
     volatile String freezeFails;
     volatile String saveFails;
+    /** So many saves fail for something that passes by itself. */
+    final AtomicInteger passing = new AtomicInteger();
+    /** So many times what is frozen cannot be thawed. */
+    final AtomicInteger thawFails = new AtomicInteger();
     /** When set, save() says that it has begun and waits. */
     volatile CompletableFuture<Void> saveBegun;
     volatile CompletableFuture<Void> saveMayEnd;
@@ -82,6 +87,9 @@ final class FakeCheckpointer implements ProcessCheckpointer {
                     | java.util.concurrent.ExecutionException e) {
                 throw new CheckpointException("fake save: " + e, e);
             }
+            if (passing.getAndUpdate(left -> Math.max(0, left - 1)) > 0) {
+                throw new PassingStateException("a socket has data to read");
+            }
             if (saveFails != null) {
                 throw new CheckpointException(saveFails);
             }
@@ -97,7 +105,10 @@ final class FakeCheckpointer implements ProcessCheckpointer {
         }
 
         @Override
-        public void close() {
+        public void close() throws CheckpointException {
+            if (thawFails.getAndUpdate(n -> Math.max(0, n - 1)) > 0) {
+                throw new CheckpointException("as if it could not be thawed");
+            }
             if (open) {
                 open = false;
                 frozen.decrementAndGet();

@@ -2,6 +2,8 @@
 package org.shadowverbs.coordinator.server;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -11,6 +13,7 @@ import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.function.LongSupplier;
 import java.util.stream.Stream;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
@@ -26,25 +29,50 @@ final class TestJob implements AutoCloseable {
     final TestStore published = new TestStore();
     /** The agent's. */
     final TestStore fetched = new TestStore();
-    final Agent agent;
+    Agent agent;
+    private final Duration interval;
+    private final LongSupplier clock;
     Coordinator coordinator;
 
     TestJob(final int deadlineSeconds) throws Exception {
+        this(deadlineSeconds, Duration.ZERO, System::nanoTime);
+    }
+
+    /** @param interval of periodic checkpoints; zero: none */
+    TestJob(final int deadlineSeconds, final Duration interval) throws Exception {
+        this(deadlineSeconds, interval, System::nanoTime);
+    }
+
+    /** @param clock tells the time of the deadlines of checkpoints */
+    TestJob(final int deadlineSeconds, final Duration interval, final LongSupplier clock) throws Exception {
+        this.interval = interval;
+        this.clock = clock;
         root = Files.createTempDirectory("sv-test");
         checkpoints = root.resolve("checkpoints");
         coordinator = coordinator(0, deadlineSeconds, false);
+        agent = agent();
+    }
+
+    private Agent agent() throws Exception {
         final Path run = coordinator.runDirectory();
-        agent = new Agent(new AgentOptions("localhost", coordinator.port(), "testhost", run,
+        final Agent one = new Agent(new AgentOptions("localhost", coordinator.port(), "testhost", run,
                 RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), List.of()), images, fetched);
-        if (!agent.awaitJoined(20_000)) {
+        if (!one.awaitJoined(20_000)) {
             throw new AssertionError("the agent did not join within 20 s");
         }
+        return one;
+    }
+
+    /** Another one in place of the one that has ended. */
+    void replaceAgent() throws Exception {
+        agent.close();
+        agent = agent();
     }
 
     private Coordinator coordinator(final int port, final int deadlineSeconds, final boolean recover)
             throws IOException {
-        return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, Duration.ZERO, 2,
-                false, "", deadlineSeconds, recover), run -> published);
+        return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, interval, 2,
+                false, "", deadlineSeconds, recover), run -> published, clock);
     }
 
     /** Crashes it, and starts another one at the same port. */
@@ -81,10 +109,19 @@ final class TestJob implements AutoCloseable {
         ranks.forEach(TestRank::close);
         agent.close();
         coordinator.close();
+        while (!removed(root)) {
+            Thread.onSpinWait(); // what ends just now has written a last line
+        }
+    }
+
+    private static boolean removed(final Path root) throws IOException {
         try (Stream<Path> all = Files.walk(root)) {
             for (final Path p : all.sorted(Comparator.reverseOrder()).toList()) {
                 Files.deleteIfExists(p);
             }
+            return true;
+        } catch (DirectoryNotEmptyException | UncheckedIOException e) {
+            return false;
         }
     }
 }

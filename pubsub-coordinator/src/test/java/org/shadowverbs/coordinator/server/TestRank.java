@@ -26,6 +26,7 @@ import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.Shutdown;
 import org.shadowverbs.coordinator.client.Verdict;
+import org.shadowverbs.coordinator.client.WayBack;
 
 /** A rank that holds nothing but goes through all phases as a real one does. Its process is a sleeping child. */
 final class TestRank implements AutoCloseable {
@@ -132,11 +133,16 @@ final class TestRank implements AutoCloseable {
     }
 
     private void reattach(final long epoch) throws IOException {
+        final WayBack back = new WayBack(link, epoch, before -> {
+            before.close();
+            return link = connect(epoch, RankHello.State.REATTACHING);
+        });
         for (;;) {
             try {
                 for (final Phase phase : Phase.values()) {
                     if (phase.reattaches()) {
-                        exchange(epoch, phase, 0, true);
+                        before.exchange(this, phase, 0);
+                        replies.add(back.exchange(phase, brings.to(phase, 0, true)));
                     }
                 }
                 break;
@@ -146,6 +152,10 @@ final class TestRank implements AutoCloseable {
         }
         link.done(epoch);
         opened.add(epoch);
+    }
+
+    private RankLink connect(final long epoch, final RankHello.State state) throws IOException {
+        return RankLink.connect(socket, hello(epoch, state), Duration.ofSeconds(20), this::hear);
     }
 
     private Reply exchange(final long epoch, final Phase phase, final int round, final boolean agree)

@@ -62,14 +62,14 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_MAX_TARGETS() {
         return SV_MAX_TARGETS;
     }
-    private static final int SV_MAX_STRANGERS = (int)3072L;
+    private static final int SV_MAX_FOREIGN_QPS = (int)3072L;
     /**
      * {@snippet lang=c :
-     * #define SV_MAX_STRANGERS 3072
+     * #define SV_MAX_FOREIGN_QPS 3072
      * }
      */
-    public static int SV_MAX_STRANGERS() {
-        return SV_MAX_STRANGERS;
+    public static int SV_MAX_FOREIGN_QPS() {
+        return SV_MAX_FOREIGN_QPS;
     }
     private static final int SV_OP_OPEN_DEVICE = (int)1L;
     /**
@@ -3721,6 +3721,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
             shadowverbs_h.C_POINTER,
             shadowverbs_h.C_POINTER,
             shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER,
             shadowverbs_h.C_POINTER
         );
 
@@ -3732,7 +3733,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Function descriptor for:
      * {@snippet lang=c :
-     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map, const uint16_t *makers)
      * }
      */
     public static FunctionDescriptor sv_ah_bind$descriptor() {
@@ -3742,7 +3743,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Downcall method handle for:
      * {@snippet lang=c :
-     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map, const uint16_t *makers)
      * }
      */
     public static MethodHandle sv_ah_bind$handle() {
@@ -3752,7 +3753,7 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Address for:
      * {@snippet lang=c :
-     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map, const uint16_t *makers)
      * }
      */
     public static MemorySegment sv_ah_bind$address() {
@@ -3761,16 +3762,16 @@ public class shadowverbs_h extends shadowverbs_h$shared {
 
     /**
      * {@snippet lang=c :
-     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map)
+     * int sv_ah_bind(struct ibv_ah *vah, struct ibv_ah *const *reals, uint32_t count, const struct sv_idmap *map, const uint16_t *makers)
      * }
      */
-    public static int sv_ah_bind(MemorySegment vah, MemorySegment reals, int count, MemorySegment map) {
+    public static int sv_ah_bind(MemorySegment vah, MemorySegment reals, int count, MemorySegment map, MemorySegment makers) {
         var mh$ = sv_ah_bind.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall("sv_ah_bind", vah, reals, count, map);
+                traceDowncall("sv_ah_bind", vah, reals, count, map, makers);
             }
-            return (int)mh$.invokeExact(vah, reals, count, map);
+            return (int)mh$.invokeExact(vah, reals, count, map, makers);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
@@ -6383,14 +6384,14 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
-    private static class sv_xrcd_strangers {
+    private static class sv_xrcd_foreign_qps {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_INT,
             shadowverbs_h.C_INT,
             shadowverbs_h.C_POINTER
         );
 
-        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_strangers");
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_xrcd_foreign_qps");
 
         public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
     }
@@ -6398,45 +6399,45 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     /**
      * Function descriptor for:
      * {@snippet lang=c :
-     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * int sv_xrcd_foreign_qps(uint32_t domain, struct sv_foreign_qp *foreign_qps)
      * }
      */
-    public static FunctionDescriptor sv_xrcd_strangers$descriptor() {
-        return sv_xrcd_strangers.DESC;
+    public static FunctionDescriptor sv_xrcd_foreign_qps$descriptor() {
+        return sv_xrcd_foreign_qps.DESC;
     }
 
     /**
      * Downcall method handle for:
      * {@snippet lang=c :
-     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * int sv_xrcd_foreign_qps(uint32_t domain, struct sv_foreign_qp *foreign_qps)
      * }
      */
-    public static MethodHandle sv_xrcd_strangers$handle() {
-        return sv_xrcd_strangers.HANDLE;
+    public static MethodHandle sv_xrcd_foreign_qps$handle() {
+        return sv_xrcd_foreign_qps.HANDLE;
     }
 
     /**
      * Address for:
      * {@snippet lang=c :
-     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * int sv_xrcd_foreign_qps(uint32_t domain, struct sv_foreign_qp *foreign_qps)
      * }
      */
-    public static MemorySegment sv_xrcd_strangers$address() {
-        return sv_xrcd_strangers.ADDR;
+    public static MemorySegment sv_xrcd_foreign_qps$address() {
+        return sv_xrcd_foreign_qps.ADDR;
     }
 
     /**
      * {@snippet lang=c :
-     * int sv_xrcd_strangers(uint32_t domain, struct sv_stranger *strangers)
+     * int sv_xrcd_foreign_qps(uint32_t domain, struct sv_foreign_qp *foreign_qps)
      * }
      */
-    public static int sv_xrcd_strangers(int domain, MemorySegment strangers) {
-        var mh$ = sv_xrcd_strangers.HANDLE;
+    public static int sv_xrcd_foreign_qps(int domain, MemorySegment foreign_qps) {
+        var mh$ = sv_xrcd_foreign_qps.HANDLE;
         try {
             if (TRACE_DOWNCALLS) {
-                traceDowncall("sv_xrcd_strangers", domain, strangers);
+                traceDowncall("sv_xrcd_foreign_qps", domain, foreign_qps);
             }
-            return (int)mh$.invokeExact(domain, strangers);
+            return (int)mh$.invokeExact(domain, foreign_qps);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
@@ -7230,6 +7231,63 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_memory_trim {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_memory_trim");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_memory_trim()
+     * }
+     */
+    public static FunctionDescriptor sv_memory_trim$descriptor() {
+        return sv_memory_trim.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_memory_trim()
+     * }
+     */
+    public static MethodHandle sv_memory_trim$handle() {
+        return sv_memory_trim.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_memory_trim()
+     * }
+     */
+    public static MemorySegment sv_memory_trim$address() {
+        return sv_memory_trim.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_memory_trim()
+     * }
+     */
+    public static void sv_memory_trim() {
+        var mh$ = sv_memory_trim.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_memory_trim");
+            }
+            mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_timers_stop {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
 
@@ -7573,6 +7631,64 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_cm_reattach", socket);
             }
             return (int)mh$.invokeExact(socket);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_cm_lost_in_use {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cm_lost_in_use");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_cm_lost_in_use()
+     * }
+     */
+    public static FunctionDescriptor sv_cm_lost_in_use$descriptor() {
+        return sv_cm_lost_in_use.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_cm_lost_in_use()
+     * }
+     */
+    public static MethodHandle sv_cm_lost_in_use$handle() {
+        return sv_cm_lost_in_use.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_cm_lost_in_use()
+     * }
+     */
+    public static MemorySegment sv_cm_lost_in_use$address() {
+        return sv_cm_lost_in_use.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_cm_lost_in_use()
+     * }
+     */
+    public static int sv_cm_lost_in_use() {
+        var mh$ = sv_cm_lost_in_use.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cm_lost_in_use");
+            }
+            return (int)mh$.invokeExact();
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

@@ -27,7 +27,7 @@ import static java.lang.foreign.MemoryLayout.PathElement.*;
  *     uint32_t offered;
  *     uint32_t turns;
  *     uint32_t called;
- *     uint32_t rung;
+ *     uint32_t pending;
  *     uint64_t due[1024];
  * }
  * }
@@ -49,7 +49,7 @@ public class sv_tcp_doorbell {
         shadowverbs_tcp_h.C_INT.withName("offered"),
         shadowverbs_tcp_h.C_INT.withName("turns"),
         shadowverbs_tcp_h.C_INT.withName("called"),
-        shadowverbs_tcp_h.C_INT.withName("rung"),
+        shadowverbs_tcp_h.C_INT.withName("pending"),
         MemoryLayout.sequenceLayout(1024, shadowverbs_tcp_h.C_LONG).withName("due")
     ).withName("sv_tcp_doorbell");
 
@@ -500,48 +500,48 @@ public class sv_tcp_doorbell {
         struct.set(called$LAYOUT, called$OFFSET, fieldValue);
     }
 
-    private static final OfInt rung$LAYOUT = (OfInt)$LAYOUT.select(groupElement("rung"));
+    private static final OfInt pending$LAYOUT = (OfInt)$LAYOUT.select(groupElement("pending"));
 
     /**
      * Layout for field:
      * {@snippet lang=c :
-     * uint32_t rung
+     * uint32_t pending
      * }
      */
-    public static final OfInt rung$layout() {
-        return rung$LAYOUT;
+    public static final OfInt pending$layout() {
+        return pending$LAYOUT;
     }
 
-    private static final long rung$OFFSET = $LAYOUT.byteOffset(groupElement("rung"));
+    private static final long pending$OFFSET = $LAYOUT.byteOffset(groupElement("pending"));
 
     /**
      * Offset for field:
      * {@snippet lang=c :
-     * uint32_t rung
+     * uint32_t pending
      * }
      */
-    public static final long rung$offset() {
-        return rung$OFFSET;
+    public static final long pending$offset() {
+        return pending$OFFSET;
     }
 
     /**
      * Getter for field:
      * {@snippet lang=c :
-     * uint32_t rung
+     * uint32_t pending
      * }
      */
-    public static int rung(MemorySegment struct) {
-        return struct.get(rung$LAYOUT, rung$OFFSET);
+    public static int pending(MemorySegment struct) {
+        return struct.get(pending$LAYOUT, pending$OFFSET);
     }
 
     /**
      * Setter for field:
      * {@snippet lang=c :
-     * uint32_t rung
+     * uint32_t pending
      * }
      */
-    public static void rung(MemorySegment struct, int fieldValue) {
-        struct.set(rung$LAYOUT, rung$OFFSET, fieldValue);
+    public static void pending(MemorySegment struct, int fieldValue) {
+        struct.set(pending$LAYOUT, pending$OFFSET, fieldValue);
     }
 
     private static final SequenceLayout due$LAYOUT = (SequenceLayout)$LAYOUT.select(groupElement("due"));

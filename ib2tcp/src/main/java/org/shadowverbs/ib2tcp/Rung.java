@@ -1,8 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-package org.shadowverbs.ib2tcp;
-
-/** What has a bit in the doorbell: a queue pair, or a shared receive queue. */
-interface Rung {
-    /** Something was posted that the engine is to be told of. */
-    void rung();
-}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+
+/** The one tree of a job on a host, in namespaces of its own: job-root.c. */
+public final class JobRoot {
+    /** How its topmost process, process 2 of its pid namespace, is called. */
+    private static final String TOP = "shadowverbs-job";
+    private static final String PROGRAM = "shadowverbs-job-root";
+    private static final Duration START_TIMEOUT = Duration.ofSeconds(120);
+
+    private JobRoot() {
+    }
+
+    static Path program() throws CheckpointException {
+        final Path found = CriuCommand.findHelper(PROGRAM);
+        if (found == null) {
+            throw new CheckpointException(PROGRAM + " is not there: build the project again");
+        }
+        return found;
+    }
+
+    /**
+     * Where that of a run directory listens.
+     *
+     * @param runDirectory the agent's
+     * @return its socket
+     */
+    public static Path socket(final Path runDirectory) {
+        return runDirectory.resolve("root.sock");
+    }
+
+    /**
+     * Makes it, unless it is there, and has it wait for a launch.
+     *
+     * @param socket where it listens
+     * @param agent  name and value of the variable by which its processes find their agent
+     * @return the host's pid of its topmost process
+     * @throws CheckpointException if this host or its kernel does not allow it; the message says what
+     */
+    public static long start(final Path socket, final Map.Entry<String, String> agent) throws CheckpointException {
+        final List<String> command = new ArrayList<>(List.of("env", agent.getKey() + "=" + agent.getValue(),
+                program().toString(), "start", socket.toString()));
+        if (Rights.ordinary()) {
+            command.add("user");
+        }
+        try {
+            final CriuCommand.Result result = CriuCommand.run(command, START_TIMEOUT);
+            if (result.status() == 0) {
+                return Long.parseLong(result.output().strip());
+            }
+            throw new CheckpointException(result.status() < 0 ? "not made in " + START_TIMEOUT.toSeconds() + " s"
+                    : result.output().strip().replaceFirst("^shadowverbs: ", ""));
+        } catch (final IOException | NumberFormatException e) {
+            throw new CheckpointException(String.valueOf(e.getMessage()), e);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CheckpointException("interrupted", e);
+        }
+    }
+
+    /**
+     * How the command begins that runs a program there.
+     *
+     * @param socket where it listens
+     * @return program and arguments, to be followed by the program's path and its arguments from the name on
+     * @throws CheckpointException if the project is not whole
+     */
+    public static List<String> run(final Path socket) throws CheckpointException {
+        return List.of(program().toString(), "run", socket.toString());
+    }
+
+    /** How a command begins that is run with all rights over a process of the tree, in its namespaces. */
+    static List<String> enter(final long pid) throws CheckpointException {
+        return List.of(program().toString(), "enter", Long.toString(pid));
+    }
+
+    /** How a command begins that is run as it would be there, by whom there is none for. */
+    static List<String> attempt() throws CheckpointException {
+        return List.of(program().toString(), "try");
+    }
+
+    /**
+     * Whether this process lives in a job root, since its launch or a restart.
+     *
+     * @return true if so
+     */
+    public static boolean isAround() {
+        try {
+            return Files.readString(Path.of("/proc/2/cmdline")).startsWith(TOP + "\0");
+        } catch (final IOException e) {
+            return false; // In whatever else it lives.
+        }
+    }
+}

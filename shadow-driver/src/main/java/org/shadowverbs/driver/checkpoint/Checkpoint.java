@@ -1,0 +1,540 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver.checkpoint;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
+import org.shadowverbs.bindings.verbs.ibv_qp_attr;
+import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.coordinator.client.CheckpointAborted;
+import org.shadowverbs.coordinator.client.CheckpointRequest;
+import org.shadowverbs.coordinator.client.Contribution;
+import org.shadowverbs.coordinator.client.LinkLostException;
+import org.shadowverbs.coordinator.client.Needs;
+import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.coordinator.client.Reply;
+import org.shadowverbs.coordinator.client.Verdict;
+import org.shadowverbs.coordinator.client.WayBack;
+import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.drain.Connection;
+import org.shadowverbs.driver.drain.Drain;
+import org.shadowverbs.driver.drain.Drained;
+import org.shadowverbs.driver.drain.Pairing;
+import org.shadowverbs.driver.model.Context;
+import org.shadowverbs.driver.model.DomainMember;
+import org.shadowverbs.driver.model.Model;
+import org.shadowverbs.driver.model.Ports;
+import org.shadowverbs.driver.model.Qp;
+import org.shadowverbs.driver.model.Refusal;
+import org.shadowverbs.driver.model.Used;
+import org.shadowverbs.driver.nativelib.Native;
+import org.shadowverbs.driver.nativelib.Timings;
+import org.shadowverbs.driver.nativelib.UnexpectedException;
+import org.shadowverbs.driver.nativelib.VerbsErrno;
+import org.shadowverbs.driver.nativelib.VerbsException;
+import org.shadowverbs.driver.reattach.RealObjects;
+import org.shadowverbs.driver.reattach.Reattach;
+import org.shadowverbs.driver.xrc.SharedDomains;
+import org.shadowverbs.driver.xrc.SharedReceivers;
+import org.shadowverbs.driver.xrc.XrcVerbs;
+import org.shadowverbs.ids.OwnerRecord;
+import org.shadowverbs.ids.QpRecord;
+
+/**
+ * One checkpoint of this rank, from ANNOUNCE to open gates again. Read {@link #run} from top to bottom;
+ * docs/PROTOCOL.md has the steps and the failure of each. Runs in the checkpoint's thread.
+ */
+final class Checkpoint {
+    private static final Duration RECONNECT_DEADLINE = Duration.ofSeconds(30);
+    /** The longest pause between two rounds of the drain in which nothing moved. */
+    private static final long LONGEST_PAUSE_NANOS = 5_000_000;
+
+    private final Native library;
+    private final Backend backend;
+    private final Model model;
+    private final Reattach reattach;
+    private final SharedReceivers receivers;
+    private final RealObjects realObjects;
+    private final Disconnections disconnections;
+    private final Timings timings;
+    private final Agent agent;
+    private final CheckpointRequest request;
+    private final long epoch;
+
+    private RankLink link;
+    private final Roster roster = new Roster();
+    private final PeerTable peers;
+    private boolean ranksHaveLeft;
+    private Gate gate = Gate.OPEN;
+    private Ending ending;
+    /** The XRC domains with a file, as of CLOSE. */
+    private SharedDomains shared;
+
+    /** Where it is, for whatever may be thrown: it is never left closed. */
+    private enum Gate {
+        OPEN,
+        /** Open, but error completions are kept back. */
+        ANNOUNCED,
+        /** Closed, and the connections are as the application left them. */
+        UNTOUCHED,
+        /** The drain may have acted on the connections, and real objects may be gone. */
+        CLOSED
+    }
+
+    /**
+     * What has become of this process in an epoch.
+     *
+     * @param ids its ids from now on, or null when they are what they were
+     * @param failedIn the phase that it could not go on with, or null
+     * @param failure why
+     */
+    record Ending(long epoch, OwnerRecord ids, Phase failedIn, String failure) {
+    }
+
+    /** How the rank finds its agent; after a restart, another. */
+    interface Agent {
+        /** @param epoch the one that goes on */
+        RankLink reconnect(Path socket, long epoch, Duration deadline) throws IOException;
+
+        /** Where the agent was last. */
+        Path socket();
+    }
+
+    Checkpoint(final Native library, final Backend backend, final Model model, final Reattach reattach,
+            final SharedReceivers receivers, final RealObjects realObjects, final Disconnections disconnections,
+            final Timings timings, final Agent agent, final RankLink link, final CheckpointRequest request) {
+        this.library = library;
+        this.backend = backend;
+        this.model = model;
+        this.reattach = reattach;
+        this.receivers = receivers;
+        this.realObjects = realObjects;
+        this.disconnections = disconnections;
+        this.timings = timings;
+        this.agent = agent;
+        this.link = link;
+        this.request = request;
+        this.epoch = request.epoch();
+        this.peers = new PeerTable(model, link.rank());
+        this.ending = new Ending(epoch, null, null, null);
+    }
+
+    /** @return how it has ended, which the coordinator is to be told; the gate is open */
+    Ending run() {
+        try {
+            timings.begin();
+            if (prepare() && drain()) {
+                detachAndWait();
+            }
+        } catch (Throwable t) {
+            endWith(t);
+        }
+        return ending;
+    }
+
+    /** The link that was used last; it may be broken. */
+    RankLink link() {
+        return link;
+    }
+
+    /** Whatever it is, the application's threads wait at the gate. */
+    private void endWith(final Throwable thrown) {
+        try {
+            final String reason = thrown instanceof IOException || thrown instanceof Refusal ? thrown.getMessage()
+                    : UnexpectedException.describe(thrown);
+            if (gate == Gate.CLOSED) {
+                cannotGoBack(reason);
+            } else {
+                library.say("checkpoint " + epoch + " cannot go on: " + reason);
+                ending = new Ending(epoch, ending.ids(), Phase.CLOSE, reason);
+                if (gate != Gate.OPEN) {
+                    reopen();
+                }
+            }
+        } finally {
+            if (gate != Gate.OPEN) {
+                library.gateOpen();
+                gate = Gate.OPEN;
+            }
+        }
+    }
+
+    /**
+     * ANNOUNCE, CLOSE and the barrier of PAIRED.
+     *
+     * @return false: the checkpoint was given up, and the application runs on as if there had been none
+     */
+    private boolean prepare() throws IOException {
+        Phase phase = Phase.ANNOUNCE;
+        boolean reattach;
+        try {
+            gate = Gate.ANNOUNCED;
+            announce();
+            timings.end("ANNOUNCE");
+            phase = Phase.CLOSE;
+            close();
+            gate = Gate.UNTOUCHED;
+            pairAtClosedGate();
+            // Nobody touches a connection before all have found that theirs can be saved.
+            phase = Phase.PAIRED;
+            link.exchange(epoch, phase, 0, Contribution.AGREED);
+            gate = Gate.CLOSED;
+            realObjects.xrc().forgetEnded(shared);
+            timings.end("CLOSE");
+            return true;
+        } catch (Refusal e) {
+            reattach = giveUp(phase, e.getMessage());
+        } catch (VerbsException e) {
+            reattach = giveUp(phase, e.getMessage() == null ? VerbsErrno.name(e.errno()) : e.getMessage());
+        } catch (CheckpointAborted e) {
+            library.say("checkpoint " + epoch + " was given up: " + e.getMessage());
+            reattach = e.reattach();
+        } catch (LinkLostException e) {
+            library.say("checkpoint " + epoch + " is given up: " + e.getMessage());
+            reattach = false;
+        }
+        if (reattach) {
+            gate = Gate.CLOSED;
+            backToWork();
+        } else {
+            reopen();
+        }
+        return false;
+    }
+
+    /** Publishes the queue pairs, looks up their peers, keeps error completions back, sets the longest RNR timers. */
+    private void announce() throws Refusal, CheckpointAborted, IOException {
+        for (final Context context : model.contexts.inOrder()) {
+            if (!context.reattached) {
+                Ports.refresh(backend, context, model.masks);
+            }
+        }
+        JoiningRank.begun(link, epoch);
+        library.gateAnnounce(true);
+        exchangePeers(Phase.ANNOUNCE);
+        for (final Connection c : peers.connections()) {
+            // At the RNR NAK of a finite count of retries, the sender's error may be minutes, or milliseconds, away.
+            if (c.peer != null && c.peer.rnrRetry < 7 && c.qp.attributes.sends() && c.qp.attributes.minRnrTimer() != 0) {
+                c.timerRaised = setMinRnrTimer(c.qp, 0) == 0;
+            }
+        }
+    }
+
+    /** Publishes and pairs; refuses queue pairs that cannot be checkpointed. */
+    private void exchangePeers(final Phase phase) throws Refusal, CheckpointAborted, IOException {
+        // While the gates are open domains come and go.
+        final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank(), receivers.self(),
+                context -> XrcVerbs.device(library, backend, context), qp -> XrcVerbs.targets(library, qp)) : null;
+        Reply reply = publishPeers(phase, 0, domains);
+        if (domains != null) {
+            model.sharers(sharers(domains, reply.ranks()));
+            receivers.findHomes(domains.ranksById());
+            shared = domains;
+            if (!reply.unanimous()) {
+                // Somebody has the queue pair of another open. Now that nobody changes it any more, its home speaks for it.
+                reply = publishPeers(phase, 1, domains);
+            }
+        }
+        final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
+        final Set<String> missing = peers.missing(kind(phase), found);
+        if (!missing.isEmpty()) {
+            found.putAll(link.lookup(missing, RECONNECT_DEADLINE));
+        }
+        ranksHaveLeft = !reply.departed().isEmpty() || roster.ranksHaveLeft();
+        peers.pair(kind(phase), found, ranksHaveLeft);
+        for (final Connection c : peers.connections()) {
+            // While the gates are open, a peer may have been created after its rank had published.
+            if (c.pairing == Pairing.OUTSIDE && phase == Phase.CLOSE) {
+                throw new Refusal(c.name() + ": the peer is outside the job");
+            }
+        }
+    }
+
+    /** @param domains null: the gates are open */
+    private Reply publishPeers(final Phase phase, final int round, final SharedDomains domains)
+            throws CheckpointAborted, IOException {
+        peers.refresh();
+        final Map<String, byte[]> values = peers.published(kind(phase));
+        Roster.publish(values, link.rank());
+        final Set<String> wanted = peers.wanted(kind(phase));
+        wanted.addAll(roster.wanted());
+        if (domains != null) {
+            domains.publish(values);
+        }
+        final boolean known = domains == null || round > 0 || !model.anyForeign();
+        final Reply reply = link.exchange(epoch, phase, round,
+                new Contribution(values, wanted, known, "queue pairs of other processes"));
+        roster.found(reply.found(), reply.ranks());
+        return reply;
+    }
+
+    /** Who shares XRC domains with this process: to ask everybody, everybody must be known. */
+    private Map<Integer, List<DomainMember>> sharers(final SharedDomains domains, final int ranks)
+            throws IOException {
+        while (!roster.complete() && (domains.any() || model.qps.inOrder().stream().anyMatch(Qp::ofXrc))) {
+            roster.found(link.lookup(roster.wanted(), RECONNECT_DEADLINE), ranks);
+        }
+        return domains.sharers(roster.numbers(), keys -> link.lookup(keys, RECONNECT_DEADLINE));
+    }
+
+    private static QpRecord.Kind kind(final Phase phase) {
+        return phase == Phase.CLOSE ? QpRecord.Kind.CLOSED : QpRecord.Kind.ANNOUNCED;
+    }
+
+    private int setMinRnrTimer(final Qp qp, final int value) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment attr = ibv_qp_attr.allocate(arena);
+            ibv_qp_attr.min_rnr_timer(attr, (byte) value);
+            synchronized (qp) {
+                ibv_qp_attr.qp_state(attr, qp.attributes.stateForChange());
+                return qp.real == 0 ? VerbsErrno.EINVAL
+                        : backend.modifyQp(qp.real, attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_MIN_RNR_TIMER());
+            }
+        }
+    }
+
+    /** Threads finish the verb they are in and wait at the next. */
+    private void close() throws Refusal {
+        final String inside = library.gateClose(TimeUnit.SECONDS.toNanos(request.deadlineSeconds()));
+        if (inside != null) {
+            throw new Refusal("the gate did not close within " + request.deadlineSeconds() + " s: " + inside);
+        }
+    }
+
+    /** Now that no application thread can change them, the queue pairs are paired for good. */
+    private void pairAtClosedGate() throws Refusal, CheckpointAborted, IOException {
+        for (final Context context : model.contexts.inOrder()) {
+            Ports.ensure(backend, context, model.masks); // opened since ANNOUNCE
+        }
+        exchangePeers(Phase.CLOSE);
+        XrcVerbs.forgetForeignQps(library, model, shared);
+        XrcVerbs.refuseManyForeignQps(library, model);
+        SharedDomains.check(peers.connections(), qp -> XrcVerbs.targets(library, qp), ranksHaveLeft,
+                keys -> link.lookup(keys, RECONNECT_DEADLINE));
+    }
+
+    /**
+     * This rank cannot go on: says so, and waits until the coordinator has told everybody.
+     *
+     * @return whether everything must be made anew, because the drain of some had begun
+     */
+    private boolean giveUp(final Phase phase, final String reason) throws IOException {
+        library.say("checkpoint " + epoch + " cannot go on: " + reason);
+        link.fail(epoch, phase, reason);
+        try {
+            for (int round = 0;; round++) {
+                link.exchange(epoch, phase, Integer.MAX_VALUE - round,
+                        new Contribution(Map.of(), Set.of(), false, reason));
+            }
+        } catch (CheckpointAborted e) {
+            return e.reattach();
+        }
+    }
+
+    /** Nothing was let go of: timers are put back, and everything goes on. */
+    private void reopen() {
+        for (final Connection c : peers.connections()) {
+            if (c.timerRaised) {
+                setMinRnrTimer(c.qp, c.qp.attributes.minRnrTimer());
+                c.timerRaised = false;
+            }
+        }
+        if (gate == Gate.ANNOUNCED) {
+            library.gateAnnounce(false);
+        } else {
+            library.gateOpen();
+        }
+        gate = Gate.OPEN;
+    }
+
+    /**
+     * DRAIN and the barrier of DETACH.
+     *
+     * @return false: the checkpoint was given up and the application runs on already
+     */
+    private boolean drain() throws IOException {
+        final Drain drain = new Drain(library, backend, model, peers.connections(), link.rank(), "b/");
+        try {
+            if (drained(drain)) {
+                return true;
+            }
+        } catch (LinkLostException e) {
+            library.say("checkpoint " + epoch + " is given up: " + e.getMessage());
+            reconnect(link);
+        } finally {
+            drain.close();
+        }
+        // Markers, landings and access flags of the drain do not belong to the application's connections.
+        backToWork();
+        return false;
+    }
+
+    /** @return false: the checkpoint was given up */
+    private boolean drained(final Drain drain) throws IOException {
+        Phase phase = Phase.DRAIN;
+        try {
+            rounds(drain);
+            drain.flushUnreliable(request.deadlineSeconds());
+            reattach.drained(Drained.ALL);
+            timings.end("DRAIN");
+            phase = Phase.DETACH;
+            link.exchange(epoch, Phase.DETACH, 0, new Contribution(
+                    Map.of(Needs.key(link.rank()), Needs.encode(Used.all(model, link.rank()))), Set.of(), true, ""));
+            return true;
+        } catch (CheckpointAborted e) {
+            library.say("checkpoint " + epoch + " was given up: " + e.getMessage());
+        } catch (Refusal e) {
+            giveUp(phase, e.getMessage());
+        }
+        return false;
+    }
+
+    /** As one that is in the midst of the epoch. */
+    private RankLink reconnect(final RankLink before) throws IOException {
+        before.close();
+        link = agent.reconnect(agent.socket(), epoch, RECONNECT_DEADLINE);
+        return link;
+    }
+
+    /** Gives everything back to the device. @return what went wrong, or null */
+    private String letGo() {
+        final WayBack way = new WayBack(link, epoch, this::reconnect);
+        realObjects.watched(() -> way.progress(Phase.DETACH, "its devices to take everything back"));
+        for (final Connection c : peers.connections()) {
+            c.qp.peerGone |= c.pairing == Pairing.GONE;
+        }
+        return realObjects.destroy();
+    }
+
+    private void rounds(final Drain drain) throws Refusal, CheckpointAborted, IOException {
+        Map<String, byte[]> found = Map.of();
+        long pause = 100_000;
+        for (int round = 0;; round++) {
+            drain.round(found);
+            final boolean agree = drain.settled() && roster.complete();
+            final Set<String> wanted = roster.wanted();
+            if (!Phase.continues(Phase.DRAIN.ordinal(), round)) {
+                wanted.addAll(drain.wanted());
+            }
+            final Reply reply = link.exchange(epoch, Phase.DRAIN, round,
+                    new Contribution(drain.published(), wanted, agree, drain.waitingFor()));
+            if (reply.unanimous()) {
+                return;
+            }
+            roster.found(reply.found(), reply.ranks());
+            found = reply.found();
+            if (Integer.bitCount(round) == 1 && round >= 64) {
+                timings.note("DRAIN, round " + round + ": " + drain.waitingFor());
+            }
+            // Asking again at once would only slow down those who have something to do.
+            pause = drain.moved() ? 100_000 : Math.min(LONGEST_PAUSE_NANOS, pause * 2);
+            LockSupport.parkNanos(pause);
+        }
+    }
+
+    /** DETACH: gives everything back to the device, and waits to be told what has become of the process. */
+    private void detachAndWait() throws IOException {
+        final int pipe = library.openForReading(link.verdictPipe().toString());
+        final EventChannels eventChannels = new EventChannels(library);
+        String trouble = eventChannels.detach(link);
+        if (trouble == null) {
+            trouble = letGo();
+            library.memoryTrim();
+        }
+        timings.end("DETACH");
+        final String line;
+        library.timersStop();
+        try {
+            line = awaitVerdict(pipe, trouble);
+        } finally {
+            library.timersStart();
+            library.close(pipe);
+        }
+        timings.begin();
+        final Path socket;
+        boolean restored = false;
+        if (line == null) {
+            library.say("the agent ended during checkpoint " + epoch);
+            socket = agent.socket();
+        } else {
+            final Verdict verdict = Verdict.parse(line);
+            if (verdict.outcome() == Verdict.Outcome.ABORTED) {
+                library.say("checkpoint " + epoch + " was given up: " + verdict.reason());
+            }
+            restored = verdict.outcome() == Verdict.Outcome.RESTORED;
+            if (restored) {
+                reattach.restored();
+                backend.restored(verdict.secret(), verdict.address());
+                choose(verdict.backend());
+            }
+            socket = verdict.agent();
+        }
+        link = agent.reconnect(socket, epoch, RECONNECT_DEADLINE);
+        eventChannels.reattach(link, restored);
+        disconnections.takeOver();
+        timings.end("agent");
+        backToWork();
+    }
+
+    /** @return null: there is no agent any more */
+    private String awaitVerdict(final int pipe, final String trouble) {
+        try {
+            if (trouble != null) {
+                library.say("checkpoint " + epoch + " cannot go on: " + trouble);
+                link.fail(epoch, Phase.DETACH, trouble);
+            } else {
+                link.detached(epoch);
+            }
+        } catch (IOException e) {
+            return null;
+        } finally {
+            link.close();
+        }
+        return library.readLine(pipe);
+    }
+
+    /** The restart says what the real objects are made of from now on; a process that was not restored keeps its own. */
+    private void choose(final String name) {
+        try {
+            backend.choose(name.equals(Verdict.SAME_BACKEND) ? backend.name() : name);
+        } catch (VerbsException e) {
+            library.say(e.getMessage() + "; " + backend.name() + " is used");
+        }
+    }
+
+    private void backToWork() throws IOException {
+        final WayBack way = new WayBack(link, epoch, this::reconnect);
+        try {
+            final OwnerRecord own = reattach.run(way, epoch, roster.numbers(), peers.connections(),
+                    request.deadlineSeconds());
+            gate = Gate.OPEN;
+            ending = new Ending(epoch, own, null, null);
+            disconnections.reattached();
+        } catch (Refusal e) {
+            cannotGoBack(e.getMessage());
+        } catch (VerbsException e) {
+            cannotGoBack(e.getMessage() == null ? VerbsErrno.name(e.errno()) : e.getMessage());
+        }
+    }
+
+    /** The others need not wait for this process; it goes on with its queue pairs in error. */
+    private void cannotGoBack(final String reason) {
+        ending = new Ending(epoch, null, Phase.PUBLISHED, reason);
+        try {
+            link.fail(epoch, Phase.PUBLISHED, reason);
+        } catch (IOException e) {
+            timings.note(e.getMessage()); // it is said again by the next link
+        }
+        reattach.giveUp(reason);
+        gate = Gate.OPEN;
+    }
+}

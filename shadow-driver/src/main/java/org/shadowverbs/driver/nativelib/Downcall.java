@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.driver.nativelib;
+
+import java.lang.foreign.Arena;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.util.Optional;
+
+/**
+ * All calls into C go through one method handle of one shape: six 64-bit arguments, a 64-bit result, errno captured.
+ *
+ * <p>Linking a shape costs more than a millisecond of the time until the application's first verb is served, and the
+ * functions we call have about twenty. Both System V x86-64 and AAPCS64 pass the first six integer and pointer arguments
+ * in registers, ignore registers that a function does not read, and leave the upper half of a narrower argument or
+ * result unspecified; so one wide shape calls them all. A result that is narrower in C is to be cast by the caller.
+ */
+@SuppressWarnings("restricted")
+public final class Downcall {
+    private static final MethodHandle CALL = Linker.nativeLinker().downcallHandle(
+            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
+                    ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG),
+            Linker.Option.captureCallState("errno"));
+
+    /** One int for each thread that makes calls: a handful, for the life of the process. */
+    private static final ThreadLocal<MemorySegment> ERRNO = new ThreadLocal<MemorySegment>();
+
+    private Downcall() {
+    }
+
+    /** The function of that name, or a null address: calling that names it. */
+    public static MemorySegment function(final SymbolLookup library, final String name) {
+        final Optional<MemorySegment> found = library.find(name);
+        return found.isPresent() ? found.get() : MemorySegment.NULL;
+    }
+
+    /** The library of that name that the process has loaded already. */
+    public static SymbolLookup library(final String soname) {
+        return SymbolLookup.libraryLookup(soname, Arena.global());
+    }
+
+    private static MemorySegment errnoSegment() {
+        MemorySegment segment = ERRNO.get();
+        if (segment == null) {
+            segment = Arena.global().allocate(4, 4);
+            ERRNO.set(segment);
+        }
+        return segment;
+    }
+
+    /** errno after this thread's last call. */
+    public static int errno() {
+        return errnoSegment().get(ValueLayout.JAVA_INT, 0);
+    }
+
+    public static long call(final MemorySegment function, final long a, final long b, final long c, final long d,
+            final long e, final long f) {
+        if (function.address() == 0) {
+            throw new VerbsException(VerbsErrno.EOPNOTSUPP, "the library lacks a function that was called");
+        }
+        try {
+            return (long) CALL.invokeExact(function, errnoSegment(), a, b, c, d, e, f);
+        } catch (Throwable t) {
+            throw new IllegalStateException(t);
+        }
+    }
+
+    public static long call(final MemorySegment function) {
+        return call(function, 0, 0, 0, 0, 0, 0);
+    }
+
+    public static long call(final MemorySegment function, final long a) {
+        return call(function, a, 0, 0, 0, 0, 0);
+    }
+
+    public static long call(final MemorySegment function, final long a, final long b) {
+        return call(function, a, b, 0, 0, 0, 0);
+    }
+
+    public static long call(final MemorySegment function, final long a, final long b, final long c) {
+        return call(function, a, b, c, 0, 0, 0);
+    }
+
+    public static long call(final MemorySegment function, final long a, final long b, final long c, final long d) {
+        return call(function, a, b, c, d, 0, 0);
+    }
+
+    public static long call(final MemorySegment function, final long a, final long b, final long c, final long d,
+            final long e) {
+        return call(function, a, b, c, d, e, 0);
+    }
+}
