@@ -316,7 +316,13 @@ final class Epoch {
 
     /** Waits until all participants are in the state. */
     void awaitState(final Stage doing, final MemberState state) throws Stopped {
-        enter(doing);
+        lock.lock();
+        try {
+            goTo(doing);
+            stageBegan = clock.getAsLong(); // who waits again waits as long again
+        } finally {
+            lock.unlock();
+        }
         awaitRanks(() -> participants.stream().filter(r -> r.state != state).toList());
     }
 

@@ -17,6 +17,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.BooleanSupplier;
@@ -80,6 +81,13 @@ final class CheckpointPropertyTest {
                 new Accident(3, GatedRank.Point.CLOSE, Kind.ANOTHER_JOINS)));
     }
 
+    /** One deadline is not the ten after which a rank is given up. */
+    @Example
+    void aRankThatIsLateOnceToOpenItsGateIsWaitedFor() throws Exception {
+        nobodyStaysBehindAClosedGateAndWhatIsSaidIsSo(2, List.of(
+                new Accident(0, GatedRank.Point.OPENING, Kind.IS_LATE)));
+    }
+
     interface Action {
         void act() throws Exception;
     }
@@ -92,6 +100,7 @@ final class CheckpointPropertyTest {
         private final Set<Accident> happened = ConcurrentHashMap.newKeySet();
         private final List<Thread> helpers = new CopyOnWriteArrayList<>();
         private volatile boolean coordinatorReplaced;
+        private final AtomicInteger happening = new AtomicInteger();
         private volatile boolean quiet;
 
         Trial(final int count, final List<Accident> accidents) throws Exception {
@@ -119,6 +128,8 @@ final class CheckpointPropertyTest {
                 assertTrue(!helper.isAlive(), () -> helper.getName() + " has not come to its end: " + this);
             }
             quiet = true;
+            // A rank that has left can still be late, which moves the time for all.
+            await("nothing to happen any more", () -> happening.get() == 0);
             job.images.freezeFails = null;
             job.images.saveFails = null;
             await("all gates to be open", () -> ranks.stream().filter(GatedRank::lives)
@@ -194,6 +205,9 @@ final class CheckpointPropertyTest {
                 assertTrue(!broken || said, () -> rank + " is not named: " + outcome + this);
                 assertTrue(!said || hurt, () -> rank + " is named, and is well: " + outcome + this);
             }
+            if (accidents.stream().noneMatch(a -> a.kind() == Kind.IS_SILENT)) {
+                assertTrue(!outcome.problem().contains("has not said that its gate is open"), () -> outcome + this.toString());
+            }
         }
 
         private void checkFolders(final CheckpointRun.Outcome outcome) throws Exception {
@@ -223,13 +237,15 @@ final class CheckpointPropertyTest {
 
         private void happen(final GatedRank rank, final int index, final GatedRank.Point point)
                 throws java.io.IOException, GatedRank.Cannot {
-            if (quiet) {
-                return;
-            }
-            for (final Accident accident : accidents) {
-                if (accident.rank() == index && accident.point() == point && happened.add(accident)) {
-                    happen(rank, accident.kind());
+            happening.incrementAndGet();
+            try {
+                for (final Accident accident : accidents) {
+                    if (!quiet && accident.rank() == index && accident.point() == point && happened.add(accident)) {
+                        happen(rank, accident.kind());
+                    }
                 }
+            } finally {
+                happening.decrementAndGet();
             }
         }
 
