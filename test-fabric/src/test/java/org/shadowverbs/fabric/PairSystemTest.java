@@ -102,7 +102,7 @@ final class PairSystemTest {
         }
     }
 
-    /** Over ib2tcp a shared receive queue of another process is out of reach: the sender says so, and sends nothing. */
+    /** Over ib2tcp a shared receive queue of another process is out of reach: the restart says so, and sends nothing. */
     @Test
     void whatReachesQueuesOfOtherProcessesDoesNotGoOverToIb2tcp() throws Exception {
         try (Job job = Distribution.start()) {
@@ -114,10 +114,9 @@ final class PairSystemTest {
             job.startCoordinator();
             job.backend("ib2tcp");
             final Running restart = job.restart(folder);
-            job.await("the refusal", () -> program.lines("its requests have named XRC's shared receive queues of other processes"
-                    + " than the peer's, which ib2tcp does not have") == 1, restart);
-            Files.createFile(go);
-            assertTrue(restart.awaitEnd(ENDING) != 0);
+            assertEquals(1, restart.awaitEnd(ENDING), restart.output());
+            assertTrue(restart.errors().contains("its requests have named XRC's shared receive queues of other processes than the"
+                    + " peer's, which ib2tcp does not have"), restart.errors());
             assertEquals(0, program.lines("DONE ok "));
         }
     }
