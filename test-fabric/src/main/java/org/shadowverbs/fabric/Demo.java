@@ -14,6 +14,9 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.stream.Stream;
+import org.shadowverbs.fabric.harness.Job;
+import org.shadowverbs.fabric.harness.LocalPort;
+import org.shadowverbs.fabric.harness.Running;
 
 /**
  * {@code shadowverbs demo}: the main job, shown on the software HCA. Unmodified programs run under the preload, are

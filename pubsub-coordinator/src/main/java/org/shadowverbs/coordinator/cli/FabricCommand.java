@@ -19,7 +19,7 @@ final class FabricCommand extends CliCommand {
     }
 
     static FabricCommand bench() {
-        final FabricCommand bench = new FabricCommand("org.shadowverbs.fabric.Bench",
+        final FabricCommand bench = new FabricCommand("org.shadowverbs.fabric.bench.Bench",
                 "measures what the preload adds to each operation");
         bench.flag("--ib2tcp", "measure verbs over TCP beside plain sockets (iperf3 for throughput) and UCX over TCP");
         return bench;

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric.checkpoint;
+
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.CsvSource;
+import org.shadowverbs.fabric.harness.Distribution;
+import org.shadowverbs.fabric.harness.Job;
+import org.shadowverbs.fabric.harness.Selfcheck;
+
+/**
+ * Four ranks that do all operations of reliable connections at random and verify each one. After checkpoints, a kill
+ * and a restart none may be lost, doubled or damaged.
+ */
+final class SelfcheckSystemTest {
+    private static final int RANKS = 4;
+    private static final int RESTARTS = 5;
+    private static final int SETTLED = 2;
+    private static final long ALLOWANCE = 8 << 20;
+
+    @Test
+    void survivesCheckpointsThatItRunsOnAfter() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", RANKS);
+            selfcheck.awaitConnected();
+            for (int i = 0; i < 4; i++) {
+                selfcheck.work();
+                job.checkpoint();
+            }
+            selfcheck.work();
+            selfcheck.stopAndVerify();
+        }
+    }
+
+    @Test
+    void survivesKillAndRestartOnADeviceThatAnswersAsSoftRoce() throws Exception {
+        killAndRestart(Map.of("SV_HCA_PERSONALITY", "rxe"));
+    }
+
+    /** All ranks have one port. Real ids are drawn from a few: new ones are those of others before, real and virtual. */
+    @Test
+    void createsObjectsWhoseRealIdsAreVirtualOnesOfOthers() throws Exception {
+        killAndRestart(Map.of("SV_HCA_ID_SPACE", "256"), "--churn", "--verify-ids");
+    }
+
+    /** Each process is given numbers one after the other, from where the device's begin. */
+    @Test
+    void survivesWhenNumbersComeAgainInAnotherRank() throws Exception {
+        killAndRestart(Map.of("SV_HCA_PERSONALITY", "mlx5"), "--srq", "--extended", "--churn");
+    }
+
+    @Test
+    void survivesWhenAllIdsDifferFromTheStart() throws Exception {
+        killAndRestart(Map.of("SHADOWVERBS_IDS", "scrambled"), "--churn", "--verify-ids");
+    }
+
+    @Test
+    void survivesWithSeveralThreadsThatPostToOneQueuePair() throws Exception {
+        killAndRestart(Map.of(), "--threads", "3");
+    }
+
+    @Test
+    void survivesWithSleepersInCompletionChannels() throws Exception {
+        killAndRestart(Map.of("SV_HCA_PERSONALITY", "hostile:8"), "--events");
+    }
+
+    @Test
+    void survivesWithMemoryThatAllRanksMap() throws Exception {
+        killAndRestart(Map.of(), "--shared-memory");
+    }
+
+    @Test
+    void survivesWhenReceivesArePostedLate() throws Exception {
+        killAndRestart(Map.of(), "--rnr");
+    }
+
+    @Test
+    void survivesWithTheExtendedCallsAndOneSharedReceiveQueue() throws Exception {
+        killAndRestart(Map.of("SHADOWVERBS_IDS", "scrambled"), "--extended", "--srq", "--churn");
+    }
+
+    @Test
+    void survivesWhenReceivesOfASharedQueueArePostedLate() throws Exception {
+        killAndRestart(Map.of(), "--srq", "--rnr", "--events");
+    }
+
+    @Test
+    void survivesOnADeviceThatIsSlowAndReorders() throws Exception {
+        killAndRestart(Map.of("SV_HCA_EXEC_DELAY_US", "200", "SV_HCA_COMPLETION_DELAY_US", "500", "SV_HCA_REORDER",
+                "1", "SV_HCA_WITHHOLD_POLLS", "3"));
+    }
+
+    /** After the restart it also verifies what it saw between the two checkpoints. */
+    @ParameterizedTest
+    @CsvSource({
+        "--xrc --churn --verify-ids, hca, hca, scrambled",
+        "--xrc --extended --rnr, hca, ib2tcp, identity",
+        "--xrc, ib2tcp, hca, identity",
+        "'--unreliable uc,ud,multicast --extended --churn', hca, hca, scrambled",
+        "--windows --extended --srq, hca, ib2tcp, scrambled",
+        "--windows --rnr, ib2tcp, hca, identity",
+        "--unreliable multicast, hca, ib2tcp, identity",
+        "'--unreliable uc,ud,multicast', ib2tcp, hca, identity",
+    })
+    void survivesResumeAndThenKillAndRestart(final String options, final String first, final String second,
+            final String ids) throws Exception {
+        try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", ids))) {
+            job.backend(first);
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", RANKS, options.split(" "));
+            selfcheck.awaitConnected();
+            selfcheck.work();
+            job.checkpoint();
+            selfcheck.work();
+            final String folder = job.checkpoint("--kill").get("folder").asText();
+            job.backend(second);
+            selfcheck.restartAndVerify(folder);
+        }
+    }
+
+    /** Nor does anything that a process keeps for itself: what is left of a restart would be in the next image, and so on. */
+    @Test
+    void imagesDoNotGrowFromRestartToRestart() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", 2, "--rnr", "--churn", "--events", "--unreliable", "uc,ud");
+            selfcheck.awaitConnected();
+            selfcheck.work();
+            final List<Long> sizes = new ArrayList<>();
+            for (int i = 0; i < RESTARTS; i++) {
+                final JsonNode saved = job.checkpoint("--kill");
+                sizes.add(saved.get("image_bytes").asLong() / 2);
+                selfcheck.work(job.restartAndAwait(saved.get("folder").asText(), 2));
+            }
+            // The virtual machine's own share is not the same each time.
+            assertTrue(sizes.getLast() < sizes.get(SETTLED) + ALLOWANCE, "bytes of a rank's image: " + sizes);
+        }
+    }
+
+    @Test
+    void survivesAsFourProgramsLaunchedOneByOne() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launchOneByOne(RANKS);
+            checkpointKillRestart(job, selfcheck);
+        }
+    }
+
+    private static void killAndRestart(final Map<String, String> environment, final String... options)
+            throws Exception {
+        try (Job job = Distribution.start(environment)) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", RANKS, options);
+            checkpointKillRestart(job, selfcheck);
+        }
+    }
+
+    /** It runs on after the checkpoint; what it does then is undone by the restart. */
+    private static void checkpointKillRestart(final Job job, final Selfcheck selfcheck) throws Exception {
+        selfcheck.awaitConnected();
+        selfcheck.work();
+        final String folder = job.checkpoint().get("folder").asText();
+        selfcheck.work();
+        selfcheck.killRestartAndVerify(folder);
+    }
+}

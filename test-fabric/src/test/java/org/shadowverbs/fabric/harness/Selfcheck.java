@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric.harness;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+
+/** One or more runs of the self-checking program side by side, until all are told to stop. */
+public final class Selfcheck {
+    private static final Duration ENDING = Running.DEADLINE;
+    /** Of processor time: enough to post and verify thousands of operations. */
+    private static final double SECONDS_OF_WORK = 0.5;
+
+    private final Job job;
+    private final List<String> program;
+    private final Path stop;
+    private final List<Running> programs = new ArrayList<>();
+    private int ranks;
+
+    public Selfcheck(final Job job) {
+        this(job, job.program("selfcheck"));
+    }
+
+    /** Of a program that takes the options of selfcheck. */
+    public Selfcheck(final Job job, final String... program) {
+        this.job = job;
+        this.program = List.of(program);
+        stop = job.work().resolve("stop");
+    }
+
+    /** Launches one program that forks its ranks. */
+    public Running launch(final String name, final int size, final String... options) throws IOException {
+        final List<String> command = new ArrayList<>(program);
+        command.addAll(List.of("-n", Integer.toString(size), "--stop-file", stop.toString(), "--json"));
+        command.addAll(List.of(options));
+        programs.add(job.launch(name, command.toArray(new String[0])));
+        ranks += size;
+        return programs.getLast();
+    }
+
+    /** Launches each rank by itself. */
+    public void launchOneByOne(final int size) throws IOException {
+        final Path meet = job.folder("meet");
+        for (int rank = 0; rank < size; rank++) {
+            programs.add(job.launch("rank-" + rank, job.program("selfcheck"), "-n", Integer.toString(size), "--rank",
+                    Integer.toString(rank), "--dir", meet.toString(), "--stop-file", stop.toString(), "--json"));
+        }
+        ranks += size;
+    }
+
+    public int ranks() {
+        return ranks;
+    }
+
+    /** Waits until all are connected. */
+    public void awaitConnected() throws IOException, InterruptedException {
+        job.awaitRanks(ranks, programs.toArray(new Running[0]));
+        job.await("all ranks to be connected",
+                () -> programs.stream().mapToLong(p -> p.lines(": connected: ")).sum() >= ranks,
+                programs.toArray(new Running[0]));
+    }
+
+    /** Lets all post and verify for a while. */
+    public void work() throws IOException, InterruptedException {
+        work(programs.toArray(new Running[0]));
+    }
+
+    /** Lets those programs post and verify for a while. */
+    public void work(final Running... running) throws IOException, InterruptedException {
+        final double start = seconds(running);
+        job.await("traffic", () -> seconds(running) > start + SECONDS_OF_WORK, running);
+    }
+
+    private static double seconds(final Running... programs) {
+        double sum = 0;
+        for (final Running program : programs) {
+            sum += program.processorSeconds();
+        }
+        return sum;
+    }
+
+    public void killHard() throws IOException, InterruptedException {
+        for (final Running program : programs) {
+            program.killHard();
+        }
+    }
+
+    /** Tells all to stop, and waits for the end of those programs. */
+    public void stop(final Running... running) throws IOException, InterruptedException {
+        Files.createFile(stop);
+        for (final Running program : running) {
+            program.succeed(ENDING);
+        }
+    }
+
+    /** Kills all, restarts the checkpoint, lets it work, stops it, and looks at the results. */
+    public void killRestartAndVerify(final String folder) throws IOException, InterruptedException {
+        killHard();
+        Files.deleteIfExists(stop);
+        restartAndVerify(folder);
+    }
+
+    /** Restarts a checkpoint of all, lets it work, stops it, and looks at the results. */
+    public void restartAndVerify(final String folder) throws IOException, InterruptedException {
+        final Running restarted = job.restartAndAwait(folder, ranks);
+        work(restarted);
+        stop(restarted);
+        verify();
+    }
+
+    public void stopAndVerify() throws IOException, InterruptedException {
+        stop(programs.toArray(new Running[0]));
+        verify();
+    }
+
+    /** No operation was lost, doubled or damaged. Of unreliable messages some arrived: the program itself looks for the last. */
+    private void verify() throws IOException {
+        // Of those launched one by one rank 0 speaks for all.
+        final List<Running> speakers = programs.stream().filter(p -> !p.name().matches("rank-[1-9]")).toList();
+        for (final Running program : speakers) {
+            verify(program);
+        }
+    }
+
+    public static void verify(final Running program) throws IOException {
+        final String said = program.name() + ": " + program.output() + program.errors();
+        final JsonNode counts = new ObjectMapper().readTree(program.output().lines().filter(l -> l.startsWith("{"))
+                .reduce((a, b) -> b).orElseThrow(() -> new AssertionError("no result: " + said)));
+        for (final String name : List.of("lost", "doubled", "damaged", "unexpected")) {
+            assertEquals(0, counts.get(name).asLong(), name + ": " + said);
+        }
+        assertTrue(counts.get("verified").asLong() > 100, said);
+        assertEquals(counts.get("unreliable_sent").asLong() > 0, counts.get("unreliable_arrived").asLong() > 0, said);
+        assertTrue(counts.get("passed").asBoolean(), said);
+    }
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric.harness;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.Assumptions;
+
+/**
+ * Two network namespaces joined by a cable (veth), each with a name, one address and no default route, and with an agent of
+ * its own: what two hosts on one Ethernet, with a file system that they share, are to a job. The coordinator is on the first.
+ * All of it is removed at the end.
+ */
+public final class TwoHosts implements AutoCloseable {
+    private static final Duration COMMAND = Running.DEADLINE;
+    private static final String SECRET = "known to both hosts";
+
+    private final String prefix = "svt" + ProcessHandle.current().pid() + "-";
+    private final Path work;
+    private final List<Running> programs = new ArrayList<>();
+    private final Map<String, String> environment;
+    private List<String> ownOnSecond = List.of();
+    private int commands;
+    private String port;
+
+    private TwoHosts(final Map<String, String> more) throws IOException {
+        work = Files.createTempDirectory("shadowverbs-hosts-");
+        environment = new HashMap<>(System.getenv());
+        environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_"));
+        environment.put("SHADOWVERBS_SECRET", SECRET);
+        environment.put("SV_HCA_FABRIC", Files.createDirectory(work.resolve("fabric")).toString());
+        environment.put("TMPDIR", Files.createDirectory(work.resolve("tmp")).toString());
+        environment.putAll(more);
+    }
+
+    public static TwoHosts start() throws IOException, InterruptedException {
+        return start(Map.of());
+    }
+
+    /** Skips the test where network namespaces cannot be made. {@code more} is added to the environment of all. */
+    public static TwoHosts start(final Map<String, String> more) throws IOException, InterruptedException {
+        final TwoHosts hosts = new TwoHosts(more);
+        try {
+            hosts.connect();
+            hosts.startCoordinator();
+            return hosts;
+        } catch (IOException | InterruptedException | RuntimeException e) {
+            hosts.close();
+            throw e;
+        }
+    }
+
+    private void connect() throws IOException, InterruptedException {
+        final boolean able = ip("netns", "add", namespace(0)) == 0 && ip("netns", "add", namespace(1)) == 0
+                && ip("link", "add", "cable", "netns", namespace(0), "type", "veth", "peer", "name", "cable", "netns",
+                        namespace(1)) == 0;
+        Assumptions.assumeTrue(able, "network namespaces cannot be made here: " + programs.getLast().errors());
+        for (int host = 0; host < 2; host++) {
+            mustIp("-n", namespace(host), "address", "add", address(host) + "/24", "dev", "cable");
+            mustIp("-n", namespace(host), "link", "set", "cable", "up");
+            mustIp("-n", namespace(host), "link", "set", "lo", "up");
+            start("name-" + host, environment, List.of("unshare", "--uts=" + Files.createFile(uts(host)), "hostname",
+                    name(host))).succeed(COMMAND);
+        }
+    }
+
+    /** A new coordinator, at a port of its own, without a job. The one before has been {@link #endCoordinator ended}. */
+    public void startCoordinator() throws IOException, InterruptedException {
+        final Path file = work.resolve("port-" + commands);
+        shadowverbs(0, "coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file", file.toString(),
+                "--ckptdir", checkpoints().toString()).succeed(COMMAND);
+        port = Files.readString(file).strip();
+    }
+
+    /** Ends what it runs, its agents, and it. */
+    public void endCoordinator() throws IOException, InterruptedException {
+        if (port != null) {
+            command(0, "kill", "--now").awaitEnd(COMMAND);
+            command(0, "quit").awaitEnd(COMMAND);
+            port = null;
+        }
+    }
+
+    public Path work() {
+        return work;
+    }
+
+    public Path checkpoints() {
+        return work.resolve("checkpoints");
+    }
+
+    private String namespace(final int host) {
+        return prefix + host;
+    }
+
+    private Path uts(final int host) {
+        return work.resolve("uts-" + host);
+    }
+
+    public static String name(final int host) {
+        return "node" + host;
+    }
+
+    public static String address(final int host) {
+        return "10.77.0." + (host + 1);
+    }
+
+    private int ip(final String... arguments) throws IOException, InterruptedException {
+        final List<String> command = new ArrayList<>(List.of("ip"));
+        command.addAll(List.of(arguments));
+        return start("ip-" + commands++, System.getenv(), command).awaitEnd(COMMAND);
+    }
+
+    private void mustIp(final String... arguments) throws IOException, InterruptedException {
+        if (ip(arguments) != 0) {
+            throw new IOException("ip " + String.join(" ", arguments) + ": " + programs.getLast().errors());
+        }
+    }
+
+    /** Launches a program on a host, over TCP from its first line. */
+    public Running launch(final int host, final String... program) throws IOException {
+        return launch(host, List.of("--backend", "ib2tcp"), program);
+    }
+
+    public Running launch(final int host, final List<String> options, final String... program) throws IOException {
+        return command(host, "launch", Stream.of(options.stream(), Stream.of("--"), Stream.of(program))
+                .flatMap(s -> s).toArray(String[]::new));
+    }
+
+    /** Runs a command of this job's coordinator on a host, in the background. */
+    public Running command(final int host, final String command, final String... arguments) throws IOException {
+        return shadowverbs(host, Stream.concat(Stream.of(command, "-h", address(0), "-p", port), Stream.of(arguments))
+                .toArray(String[]::new));
+    }
+
+    /** Takes a checkpoint. @return its folder */
+    public String checkpoint() throws IOException, InterruptedException {
+        final Running checkpoint = command(0, "checkpoint");
+        checkpoint.succeed(COMMAND);
+        return checkpoint.output().strip().lines().reduce((a, b) -> b).orElseThrow();
+    }
+
+    public JsonNode status() throws IOException, InterruptedException {
+        final Running status = command(0, "status", "--json");
+        status.succeed(COMMAND);
+        return new ObjectMapper().readTree(status.output());
+    }
+
+    /** Waits until so many ranks run, while the programs given do. */
+    public void awaitRanks(final int ranks, final List<Running> programs) throws IOException, InterruptedException {
+        final long end = System.nanoTime() + COMMAND.toNanos();
+        for (int running = 0; running < ranks;) {
+            for (final Running program : programs) {
+                if (!program.isRunning() || System.nanoTime() > end) {
+                    throw new IOException("waited for " + ranks + " ranks; " + program.name() + " said: "
+                            + program.output() + program.errors());
+                }
+            }
+            running = runningRanks();
+        }
+    }
+
+    public int runningRanks() throws IOException, InterruptedException {
+        int running = 0;
+        for (final JsonNode rank : status().get("ranks")) {
+            running += "running".equals(rank.get("state").asText()) ? 1 : 0;
+        }
+        return running;
+    }
+
+    /** Whether a program on its host listens at a port. */
+    public static BooleanSupplier listens(final Running program, final int port) {
+        return LocalPort.listens(Path.of("/proc", Long.toString(program.pid()), "net"), port);
+    }
+
+    /** Waits for a condition while the program runs. */
+    public static void await(final String what, final BooleanSupplier condition, final Running program)
+            throws IOException, InterruptedException {
+        final long end = System.nanoTime() + COMMAND.toNanos();
+        while (!condition.getAsBoolean()) {
+            if (!program.isRunning() || System.nanoTime() > end) {
+                throw new IOException("waited for " + what + " of " + program.name() + ", which said: "
+                        + program.output() + program.errors());
+            }
+            Thread.sleep(Job.PAUSE);
+        }
+    }
+
+    /** To all that is started on the second host from now on that path is a file of its own, for once not a shared one. */
+    public void ownFileOnSecond(final Path path) throws IOException {
+        ownOnSecond = List.of("unshare", "--mount", "sh", "-c", "mount --bind $0 $1 && shift && exec \"$@\"",
+                Files.copy(path, work.resolve("own"), StandardCopyOption.COPY_ATTRIBUTES).toString(), path.toString());
+    }
+
+    private Running shadowverbs(final int host, final String... arguments) throws IOException {
+        final Map<String, String> its = new HashMap<>(environment);
+        its.put("SHADOWVERBS_RUN_DIR", work.resolve("run-" + host).toString());
+        final List<String> command = new ArrayList<>(List.of("nsenter", "--net=/run/netns/" + namespace(host),
+                "--uts=" + uts(host)));
+        command.addAll(host == 1 ? ownOnSecond : List.of());
+        command.add(Distribution.DIST.resolve("bin/shadowverbs").toString());
+        command.addAll(List.of(arguments));
+        return start(arguments[0] + "-" + commands++, its, command);
+    }
+
+    private Running start(final String name, final Map<String, String> environment, final List<String> command)
+            throws IOException {
+        final Running running = Running.start(name, work, environment, command);
+        programs.add(running);
+        return running;
+    }
+
+    @Override
+    public void close() throws IOException {
+        try {
+            endCoordinator();
+            for (final Running program : List.copyOf(programs)) {
+                program.close();
+            }
+            for (int host = 0; host < 2; host++) {
+                ip("netns", "delete", namespace(host));
+                if (Files.exists(uts(host))) {
+                    start("forget-" + host, environment, List.of("umount", uts(host).toString())).awaitEnd(COMMAND);
+                }
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        } finally {
+            Job.remove(work);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.fabric.users;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.nio.file.FileVisitResult;
+import java.nio.file.Files;
+import java.nio.file.LinkOption;
+import java.nio.file.Path;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.attribute.BasicFileAttributes;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Set;
+import org.junit.jupiter.api.Test;
+import org.shadowverbs.fabric.harness.Distribution;
+import org.shadowverbs.fabric.harness.Job;
+import org.shadowverbs.fabric.harness.Running;
+import org.shadowverbs.fabric.harness.Selfcheck;
+
+/** What other users of the machine can read, and what they could make root run. */
+final class OtherUsersSystemTest {
+    private static final Duration COMMAND = Running.DEADLINE;
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final int SOMEBODY = 65534;
+
+    /** The umask that is kindest to them; XRC's shared queue pairs are those whose ranks write files of their own. */
+    @Test
+    void nothingOfAJobIsForOthersWhateverTheUmask() throws Exception {
+        try (Job job = Distribution.start()) {
+            job.umask("0");
+            job.startCoordinator();
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", 2, "--xrc");
+            selfcheck.awaitConnected();
+            selfcheck.work();
+            final String folder = job.checkpoint().get("folder").asText();
+            assertEquals(List.of(), openToOthers(job));
+            selfcheck.killRestartAndVerify(folder);
+            assertEquals(List.of(), openToOthers(job));
+        }
+    }
+
+    private static List<String> openToOthers(final Job job) throws IOException {
+        final List<String> open = new ArrayList<>();
+        for (final Path root : List.of(job.checkpoints(), job.work().resolve("run"), job.fabric())) {
+            Files.walkFileTree(root, new SimpleFileVisitor<>() {
+                @Override
+                public FileVisitResult preVisitDirectory(final Path path, final BasicFileAttributes a) throws IOException {
+                    return visitFile(path, a);
+                }
+
+                @Override
+                public FileVisitResult visitFile(final Path path, final BasicFileAttributes a) throws IOException {
+                    final int mode = (int) Files.getAttribute(path, "unix:mode", LinkOption.NOFOLLOW_LINKS);
+                    if (!a.isSymbolicLink() && (mode & 077) != 0) {
+                        open.add(Integer.toOctalString(mode) + " " + path);
+                    }
+                    return FileVisitResult.CONTINUE;
+                }
+
+                @Override
+                public FileVisitResult visitFileFailed(final Path path, final IOException e) throws IOException {
+                    if (Files.exists(path, LinkOption.NOFOLLOW_LINKS)) {
+                        throw e;
+                    }
+                    return FileVisitResult.CONTINUE; // the job goes on, and removes files
+                }
+            });
+        }
+        return open;
+    }
+
+    @Test
+    void aCheckpointThatOthersCanReadIsNamedAndOneThatTheyCouldHaveWrittenIsRefused() throws Exception {
+        try (Job job = Distribution.start()) {
+            final Selfcheck selfcheck = new Selfcheck(job);
+            selfcheck.launch("selfcheck", 2);
+            selfcheck.awaitConnected();
+            final Path folder = Path.of(job.checkpoint("--kill").get("folder").asText());
+
+            final String chmod = "open to other users; close it with: chmod -R go= " + folder;
+            assertFalse(job.succeed("list", job.checkpoints().toString()).contains("open"));
+            Files.setPosixFilePermissions(folder, PosixFilePermissions.fromString("rwxr-xr-x"));
+            assertTrue(job.succeed("list", job.checkpoints().toString()).contains(chmod));
+            final JsonNode list = JSON.readTree(job.succeed("list", "--json", job.checkpoints().toString()));
+            assertTrue(list.get("checkpoints").get(0).get("open").asBoolean());
+
+            // What may be read may be restarted; what another may write may not, also when only a folder above it is his.
+            final Path manifest = folder.resolve("manifest.json");
+            Files.setAttribute(manifest, "unix:uid", SOMEBODY);
+            refused(job, folder, manifest + " belongs to user " + SOMEBODY);
+            Files.setAttribute(manifest, "unix:uid", 0);
+            Files.setAttribute(job.checkpoints(), "unix:uid", SOMEBODY);
+            refused(job, folder, job.checkpoints() + " belongs to user " + SOMEBODY);
+
+            final Path copy = job.work().resolve("copy");
+            job.runCommandLine("cp", "sh", "-c", "umask 077; cp -R " + folder + " " + copy).succeed(COMMAND);
+            Files.setAttribute(job.checkpoints(), "unix:uid", 0);
+            selfcheck.restartAndVerify(copy.toString());
+        }
+    }
+
+    @Test
+    void aFabricThatAnotherUserHasMadeIsRefused() throws Exception {
+        try (Job job = Distribution.start()) {
+            Files.setAttribute(job.fabric(), "unix:uid", SOMEBODY);
+            final Running info = job.runNative("info", "ibv_devinfo");
+            assertTrue(info.awaitEnd(COMMAND) != 0);
+            assertTrue(info.errors().contains(job.fabric() + " belongs to another user"), info.errors());
+        }
+    }
+
+    private static void refused(final Job job, final Path folder, final String problem) throws Exception {
+        final Running restart = job.restart(folder.toString());
+        assertEquals(1, restart.awaitEnd(COMMAND));
+        assertEquals(1, restart.errors().lines().count(), restart.errors());
+        assertTrue(restart.errors().contains(problem), restart.errors());
+    }
+}
