@@ -363,7 +363,12 @@ public final class Job implements AutoCloseable {
             throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
         while (!condition.getAsBoolean()) {
-            checkRunning(what, running);
+            if (ended(running) != null) {
+                if (condition.getAsBoolean()) {
+                    return; // it came to be so between the two looks
+                }
+                checkRunning(what, running);
+            }
             if (System.nanoTime() > end) {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + what + words());
             }
@@ -372,12 +377,16 @@ public final class Job implements AutoCloseable {
     }
 
     private static void checkRunning(final String what, final Running... running) throws IOException {
-        for (final Running program : running) {
-            if (!program.isRunning()) {
-                throw new IOException("waited for " + what + ", but " + program.name() + " ended: "
-                        + program.output() + program.errors());
-            }
+        final Running program = ended(running);
+        if (program != null) {
+            throw new IOException("waited for " + what + ", but " + program.name() + " ended: " + program.output()
+                    + program.errors());
         }
+    }
+
+    /** One of them that has ended; null: all run. */
+    private static Running ended(final Running... running) {
+        return Stream.of(running).filter(program -> !program.isRunning()).findFirst().orElse(null);
     }
 
     /** Waits until a program has printed so many lines that hold a text. */

@@ -189,6 +189,9 @@ public final class TwoHosts implements AutoCloseable {
         final long end = System.nanoTime() + COMMAND.toNanos();
         while (!condition.getAsBoolean()) {
             if (!program.isRunning() || System.nanoTime() > end) {
+                if (condition.getAsBoolean()) {
+                    return; // it came to be so between the two looks
+                }
                 throw new IOException("waited for " + what + " of " + program.name() + ", which said: "
                         + program.output() + program.errors());
             }
