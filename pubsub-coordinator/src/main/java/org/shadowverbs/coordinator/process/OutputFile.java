@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
@@ -21,6 +22,7 @@ import java.util.Map;
 public record OutputFile(String path, long bytes, String copy, int mode, int uid, int gid) {
     private static final int PERMISSIONS = 07777;
     private static final int USUAL = 0644;
+    private static final int GROUP = 0070;
 
     static OutputFile of(final String path, final String copy) throws IOException {
         final Map<String, Object> a = Files.readAttributes(Path.of(path), "unix:size,mode,uid,gid");
@@ -28,15 +30,27 @@ public record OutputFile(String path, long bytes, String copy, int mode, int uid
                 (int) a.get("gid"));
     }
 
-    /** Gives a file that was made in its place its owner, group and mode. */
+    /**
+     * Gives a file that was made in its place its owner, group and mode. Where the user may not, as he is not in its group, the
+     * file stays his own, and its group gets no right to it.
+     */
     void own(final Path file) throws IOException {
+        final int wanted = mode == 0 ? USUAL : mode;
+        Files.setAttribute(file, "unix:mode", isGivenAway(file) ? wanted : wanted & ~GROUP);
+    }
+
+    private boolean isGivenAway(final Path file) throws IOException {
         final Map<String, Object> a = Files.readAttributes(file, "unix:uid,gid", LinkOption.NOFOLLOW_LINKS);
-        if (!a.get("gid").equals(gid)) {
-            Files.setAttribute(file, "unix:gid", gid, LinkOption.NOFOLLOW_LINKS);
+        try {
+            if (!a.get("gid").equals(gid)) {
+                Files.setAttribute(file, "unix:gid", gid, LinkOption.NOFOLLOW_LINKS);
+            }
+            if (!a.get("uid").equals(uid)) {
+                Files.setAttribute(file, "unix:uid", uid, LinkOption.NOFOLLOW_LINKS);
+            }
+            return true;
+        } catch (FileSystemException e) {
+            return false;
         }
-        if (!a.get("uid").equals(uid)) {
-            Files.setAttribute(file, "unix:uid", uid, LinkOption.NOFOLLOW_LINKS);
-        }
-        Files.setAttribute(file, "unix:mode", mode == 0 ? USUAL : mode);
     }
 }

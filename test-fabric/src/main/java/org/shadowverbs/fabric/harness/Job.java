@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
+import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.shadowverbs.coordinator.cli.Address;
 import org.shadowverbs.coordinator.cli.CommandException;
@@ -207,19 +208,27 @@ public final class Job implements AutoCloseable {
     /** All commands from now on, and the programs they run, are those of this user, who has no privilege. */
     public void user(final int id) throws IOException, InterruptedException {
         endCoordinator();
-        for (final Path folder : List.of(work, fabric)) {
-            try (Stream<Path> tree = Files.walk(folder)) {
-                for (final Path path : tree.toList()) {
-                    Files.setAttribute(path, "unix:uid", id, LinkOption.NOFOLLOW_LINKS);
-                    Files.setAttribute(path, "unix:gid", id, LinkOption.NOFOLLOW_LINKS);
-                }
-            }
-        }
+        giveTo(id, work, path -> true);
+        giveTo(id, fabric, path -> true);
         // Root reads no secret from a folder of the user's: the job has one in its environment.
         asking = new HashMap<>(environment);
         asking.put("SHADOWVERBS_RUN_DIR", "/nonexistent");
-        under = List.of("setpriv", "--reuid", Integer.toString(id), "--regid", Integer.toString(id), "--clear-groups");
+        under = commandOf(id);
         startCoordinator();
+    }
+
+    static void giveTo(final int user, final Path folder, final Predicate<Path> which) throws IOException {
+        try (Stream<Path> tree = Files.walk(folder)) {
+            for (final Path path : tree.filter(which).toList()) {
+                Files.setAttribute(path, "unix:uid", user, LinkOption.NOFOLLOW_LINKS);
+                Files.setAttribute(path, "unix:gid", user, LinkOption.NOFOLLOW_LINKS);
+            }
+        }
+    }
+
+    /** What a command is begun with to be the user's, without any privilege. */
+    static List<String> commandOf(final int user) {
+        return List.of("setpriv", "--reuid", Integer.toString(user), "--regid", Integer.toString(user), "--clear-groups");
     }
 
     /** Runs a program under the preload on the software HCA, or what {@link #backend} says. */

@@ -30,6 +30,7 @@ public final class TwoHosts implements AutoCloseable {
     private final List<Running> programs = new ArrayList<>();
     private final Map<String, String> environment;
     private List<String> ownOnSecond = List.of();
+    private List<String> asUser = List.of();
     private int commands;
     private String port;
 
@@ -82,6 +83,14 @@ public final class TwoHosts implements AutoCloseable {
         port = Files.readString(file).strip();
     }
 
+    /** All commands from now on, and the programs they run, are those of this user, who has no privilege on either host. */
+    public void user(final int id) throws IOException, InterruptedException {
+        endCoordinator();
+        Job.giveTo(id, work, path -> !path.equals(uts(0)) && !path.equals(uts(1)));
+        asUser = Job.commandOf(id);
+        startCoordinator();
+    }
+
     /** Ends what it runs, its agents, and it. */
     public void endCoordinator() throws IOException, InterruptedException {
         if (port != null) {
@@ -93,6 +102,13 @@ public final class TwoHosts implements AutoCloseable {
 
     public Path work() {
         return work;
+    }
+
+    /** A new folder of the user's, which both hosts see. */
+    public Path folder(final String name) throws IOException {
+        final Path folder = Files.createDirectory(work.resolve(name));
+        Files.setAttribute(folder, "unix:uid", Files.getAttribute(work, "unix:uid"));
+        return folder;
     }
 
     public Path checkpoints() {
@@ -211,6 +227,7 @@ public final class TwoHosts implements AutoCloseable {
         final List<String> command = new ArrayList<>(List.of("nsenter", "--net=/run/netns/" + namespace(host),
                 "--uts=" + uts(host)));
         command.addAll(host == 1 ? ownOnSecond : List.of());
+        command.addAll(asUser);
         command.add(Distribution.DIST.resolve("bin/shadowverbs").toString());
         command.addAll(List.of(arguments));
         return start(arguments[0] + "-" + commands++, its, command);

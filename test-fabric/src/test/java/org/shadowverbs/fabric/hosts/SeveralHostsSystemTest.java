@@ -15,6 +15,8 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.EnoughRounds;
@@ -32,10 +34,15 @@ final class SeveralHostsSystemTest {
     private TwoHosts hosts;
     private Path stop;
 
-    @Test
-    void selfcheckSurvivesRestartsOnTheSameHostsOnEachOthersAndOnOne() throws Exception {
+    /** Root's job, and that of a user without any privilege. */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 12345})
+    void selfcheckSurvivesRestartsOnTheSameHostsOnEachOthersAndOnOne(final int user) throws Exception {
         try (TwoHosts two = TwoHosts.start()) {
             hosts = two;
+            if (user != 0) {
+                hosts.user(user);
+            }
             final List<Running> programs = launch(ON_TCP, 0, 0, 1, 1);
             work(programs);
             final List<String> original = places(); // by the ranks' numbers, which are those of their arrival
@@ -213,7 +220,7 @@ final class SeveralHostsSystemTest {
 
     /** A rank for each of these hosts, each launched by itself; all are connected. */
     private List<Running> launch(final List<String> options, final int... places) throws Exception {
-        final Path meet = Files.createDirectory(hosts.work().resolve("meet"));
+        final Path meet = hosts.folder("meet");
         final List<Running> programs = new ArrayList<>();
         for (int rank = 0; rank < places.length; rank++) {
             programs.add(hosts.launch(places[rank], options, selfcheck("-n", Integer.toString(places.length), "--rank",
