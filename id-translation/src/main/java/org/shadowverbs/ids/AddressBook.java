@@ -2,6 +2,7 @@
 package org.shadowverbs.ids;
 
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.List;
 import java.util.Map;
@@ -31,7 +32,9 @@ public final class AddressBook {
     /** The book of a job that was never reattached: every id means itself. */
     public static final AddressBook EMPTY = new AddressBook(new ArrayList<OwnerRecord>());
 
-    private final List<OwnerRecord> owners;
+    /** No rank has published; one that has may have no context. */
+    private final boolean empty;
+    private final List<OwnerRecord.ContextIds> contexts;
     /** What a queue pair of a context reaches in others beside its own ids: those that share an XRC domain with it. */
     private final Map<OwnerRecord.ContextIds, Reach> reaches = new IdentityHashMap<OwnerRecord.ContextIds, Reach>();
 
@@ -55,15 +58,21 @@ public final class AddressBook {
     }
 
     public AddressBook(final List<OwnerRecord> owners) {
-        this.owners = owners;
-        final List<OwnerRecord.ContextIds> all = contexts();
-        for (final OwnerRecord.ContextIds context : all) {
-            reaches.put(context, new Reach(context, all));
+        empty = owners.isEmpty();
+        final List<OwnerRecord.ContextIds> all = new ArrayList<OwnerRecord.ContextIds>();
+        for (final OwnerRecord owner : owners) {
+            for (int i = 0; i < owner.contextCount(); i++) {
+                all.add(owner.contextAt(i));
+            }
+        }
+        contexts = Collections.unmodifiableList(all);
+        for (final OwnerRecord.ContextIds context : contexts) {
+            reaches.put(context, new Reach(context, contexts));
         }
     }
 
     public boolean isEmpty() {
-        return owners.isEmpty();
+        return empty;
     }
 
     /**
@@ -76,7 +85,7 @@ public final class AddressBook {
         PortIds maker = null;
         ExceptionSet keys = ExceptionSet.EMPTY;
         ExceptionSet srqs = ExceptionSet.EMPTY;
-        for (final OwnerRecord.ContextIds context : contexts()) {
+        for (final OwnerRecord.ContextIds context : contexts) {
             final PortIds port = context.portAnswering(lid, gid);
             if (port == null) {
                 continue;
@@ -99,7 +108,7 @@ public final class AddressBook {
 
     /** Whether that lid is or was a port's of the job, virtual or real. */
     public boolean hasLid(final int lid) {
-        for (final OwnerRecord.ContextIds context : contexts()) {
+        for (final OwnerRecord.ContextIds context : contexts) {
             for (int i = 0; i < context.portCount(); i++) {
                 final PortIds port = context.portAt(i);
                 if (port.answersTo(lid, null) || lid >> port.lmc == port.realLid >> port.lmc) {
@@ -127,7 +136,7 @@ public final class AddressBook {
     /** All ports that answer to a virtual address: those of one device may have become several. */
     public List<Place> places(final int lid, final Gid gid) {
         final List<Place> places = new ArrayList<Place>();
-        for (final OwnerRecord.ContextIds context : contexts()) {
+        for (final OwnerRecord.ContextIds context : contexts) {
             final PortIds port = context.inherited ? null : context.portAnswering(lid, gid);
             if (port != null) {
                 places.add(new Place(port, context.qpNums, context.range));
@@ -138,19 +147,13 @@ public final class AddressBook {
 
     /** Everything that was published. */
     public List<OwnerRecord.ContextIds> contexts() {
-        final List<OwnerRecord.ContextIds> contexts = new ArrayList<OwnerRecord.ContextIds>();
-        for (final OwnerRecord owner : owners) {
-            for (int i = 0; i < owner.contextCount(); i++) {
-                contexts.add(owner.contextAt(i));
-            }
-        }
         return contexts;
     }
 
     /** The queue pairs by whose way messages may come to queues of others: those who have XRC domains that begin so. */
     public ExceptionSet foreignQps(final String device) {
         ExceptionSet all = ExceptionSet.EMPTY;
-        for (final OwnerRecord.ContextIds context : contexts()) {
+        for (final OwnerRecord.ContextIds context : contexts) {
             if (context.domains.values().stream().anyMatch(domain -> domain.startsWith(device))) {
                 all = all.union(context.qpNums);
             }
@@ -174,7 +177,7 @@ public final class AddressBook {
     private void reattach(final IdSpace space, final OwnerRecord.ContextIds own, final ExceptionSet carriedOver,
             final Function<OwnerRecord.ContextIds, ExceptionSet> ids) {
         final List<ExceptionSet> ofDevice = new ArrayList<ExceptionSet>();
-        for (final OwnerRecord.ContextIds other : contexts()) {
+        for (final OwnerRecord.ContextIds other : contexts) {
             if (own.sameDevice(other) || own.sameRealDevice(other) || own.sharesDomain(other)) {
                 ofDevice.add(ids.apply(other));
             }
