@@ -31,7 +31,7 @@ public final class Main {
 
     /** Runs a command and returns its exit status. */
     static int run(final List<String> args, final Map<String, String> environment) {
-        // A command that is named needs no other: to read the annotations of all of them takes time.
+        // A command that is named needs no other: to make the options of all of them takes time.
         final boolean one = !args.isEmpty() && COMMANDS.contains(args.getFirst());
         return line(one ? List.of(args.getFirst()) : COMMANDS, environment).execute(args.toArray(new String[0]));
     }
