@@ -168,6 +168,7 @@ final class Epoch {
         if (stage != next) {
             stage = next;
             stageBegan = clock.getAsLong();
+            changed.signalAll();
         }
     }
 
