@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.process;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -127,11 +128,16 @@ final class CriuCommand {
     /** Runs a program that may take as long as it does something. */
     static Result run(final List<String> command, final Stall stall) throws IOException, InterruptedException {
         final Path output = Files.createTempFile("shadowverbs-", ".out");
-        try {
-            final Process process = new ProcessBuilder(command)
-                    .redirectErrorStream(true)
-                    .redirectOutput(output.toFile())
-                    .start();
+        try (InputStream said = Files.newInputStream(output)) {
+            final Process process;
+            try {
+                process = new ProcessBuilder(command)
+                        .redirectErrorStream(true)
+                        .redirectOutput(output.toFile())
+                        .start();
+            } finally {
+                Files.delete(output); // at once: nobody would delete it who is killed meanwhile
+            }
             process.getOutputStream().close();
             boolean ended = false;
             try {
@@ -143,9 +149,7 @@ final class CriuCommand {
                     end(process.toHandle());
                 }
             }
-            return new Result(ended ? process.exitValue() : -1, Files.readString(output, StandardCharsets.ISO_8859_1));
-        } finally {
-            Files.delete(output);
+            return new Result(ended ? process.exitValue() : -1, new String(said.readAllBytes(), StandardCharsets.ISO_8859_1));
         }
     }
 
