@@ -80,7 +80,7 @@ public final class Job implements AutoCloseable {
         final Job job = new Job(dist, more);
         try {
             job.startCoordinator();
-        } catch (IOException | InterruptedException e) {
+        } catch (IOException | InterruptedException | RuntimeException e) {
             job.close();
             throw e;
         }
@@ -464,10 +464,10 @@ public final class Job implements AutoCloseable {
     public void close() throws IOException {
         try {
             endCoordinator();
-        } finally {
             for (final Running program : programs) {
                 program.close();
             }
+        } finally {
             endWhatIsLeft();
             remove(fabric);
             if (System.getProperty("shadowverbs.keep") == null) {
