@@ -194,6 +194,11 @@ public final class TcpVerbs {
         return left;
     }
 
+    /** Address and port at which the device listens; empty when it is not open. */
+    public synchronized String listener() {
+        return device == null ? "" : Address.text(Address.ipv4(device.id)) + ":" + Address.port(device.id);
+    }
+
     /** See {@link Address#sourceLid}. */
     public synchronized int sourceLid() {
         return Address.sourceLid(device.id);

@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.agent;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashMap;
@@ -30,11 +31,13 @@ import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
+import org.shadowverbs.coordinator.protocol.HostMessages.Inspect;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
+import org.shadowverbs.coordinator.protocol.HostMessages.Say;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
@@ -55,6 +58,7 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  * while holding it. Steps of a checkpoint run one after the other, on a thread of their own.
  */
 public final class Agent implements AutoCloseable {
+    private static final int STDERR = 2;
     private static final int CLOSING_SECONDS = 90;
     /** So long an agent that ends waits for its processes to be thawed. */
     private static final int LAST_STEP_SECONDS = 20;
@@ -63,6 +67,7 @@ public final class Agent implements AutoCloseable {
     private final EventLog log;
     private final PublishedStore fetched;
     private final ImageWorker images;
+    private final Inspector inspector;
     private final CoordinatorLink coordinator;
     private final AgentSocket socket;
     /** Freezing, saving and thawing, one after the other. */
@@ -120,6 +125,7 @@ public final class Agent implements AutoCloseable {
         images = new ImageWorker(options, checkpointer, folder, coordinator::send);
         programs = new LaunchedPrograms(lock, options, log, coordinator);
         ranks = new LocalRanks(lock, options, log, coordinator, programs, fetched, closed::get);
+        inspector = new Inspector(checkpointer, ranks, programs);
         restores = manifest != null;
         if (manifest != null) {
             restored = true;
@@ -205,6 +211,8 @@ public final class Agent implements AutoCloseable {
                 saving.cancel(true);
                 step(() -> thaw(m));
             }
+            case Inspect m -> Thread.ofPlatform().name("inspection").daemon().start(() -> inspect(m));
+            case Say m -> Thread.ofPlatform().name("say").daemon().start(() -> say(m.line()));
             case Terminate m -> Thread.ofPlatform().name("terminate").daemon().start(() -> images.terminate(
                     m.signal(), roots(), log));
             case Quit m -> {
@@ -307,6 +315,33 @@ public final class Agent implements AutoCloseable {
             ranks.tell(m);
         } finally {
             coordinator.send(answer);
+        }
+    }
+
+    // ---- what disturbs nobody ----
+
+    private void inspect(final Inspect m) {
+        try {
+            coordinator.send(inspector.inspect(m));
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+
+    /** On the standard error of the first program that was launched here; in a job root, of its first child. */
+    private void say(final String line) {
+        log.add(line);
+        for (final Tree tree : programs.all()) {
+            for (final long pid : ProcFs.descendants(List.of(tree.hostPid()))) {
+                try {
+                    if (!Files.readSymbolicLink(Path.of("/proc", Long.toString(pid), "fd", "2")).startsWith("/dev/null")) {
+                        Libc.writeLine(pid, STDERR, "shadowverbs: " + line);
+                        return;
+                    }
+                } catch (IOException | UnsupportedOperationException e) {
+                    log.add("which pid " + pid + " could not say: " + e.getMessage()); // another one may
+                }
+            }
         }
     }
 

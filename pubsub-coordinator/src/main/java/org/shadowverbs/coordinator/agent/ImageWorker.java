@@ -41,6 +41,8 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /** The steps of a checkpoint that deal with processes. They run one after the other, on the agent's step thread. */
 final class ImageWorker {
+    static final String DESCENDS = "the agent itself descends from a program of the job";
+
     private static final int SIGKILL = 9;
     private static final int TERM_SECONDS = 10;
     private static final int MOST_THAWS = 3;
@@ -67,35 +69,49 @@ final class ImageWorker {
             return new StepFailed(m.epoch(), "FREEZE", "processes are stopped that could not be thawed before");
         }
         try {
-            final List<ProcessRoot> roots = new ArrayList<>();
-            final Set<Long> taken = new LinkedHashSet<>();
-            final Set<Long> pipes = new LinkedHashSet<>();
-            for (final LocalRank rank : ranks) {
-                roots.add(new ProcessRoot(rank.rootName(), rank.hostPid));
-                taken.add(rank.hostPid);
-                pipes.add(rank.verdictPipe.inode());
-            }
-            for (final Tree tree : trees) {
-                if (taken.add(tree.hostPid())) {
-                    roots.add(new ProcessRoot(treeName(tree), tree.hostPid()));
-                }
-            }
-            if (roots.isEmpty()) {
+            final FreezeRequest request = request(ranks, trees, Duration.ofSeconds(m.deadlineSeconds()),
+                    progress(m.epoch(), "SAVE"));
+            if (request.roots().isEmpty()) {
                 return new Frozen(m.epoch(), List.of(), 0);
             }
-            if (ProcFs.descendants(roots.stream().map(ProcessRoot::hostPid).toList())
-                    .contains(ProcessHandle.current().pid())) {
-                return new StepFailed(m.epoch(), "FREEZE", "the agent itself descends from a program of the job");
+            if (descendsFrom(request)) {
+                return new StepFailed(m.epoch(), "FREEZE", DESCENDS);
             }
-            frozen = checkpointer.freeze(FreezeRequest.of(roots, pipes, Duration.ofSeconds(m.deadlineSeconds()),
-                    progress(m.epoch(), "SAVE")));
+            frozen = checkpointer.freeze(request);
             return new Frozen(m.epoch(), frozen.trees().stream().map(t -> String.join(", ", t)).toList(),
                     frozen.freezeNanos());
+        } catch (PassingStateException e) {
+            return new StepFailed(m.epoch(), "FREEZE", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
             return new StepFailed(m.epoch(), "FREEZE", e.getMessage());
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "FREEZE", e.toString());
         }
+    }
+
+    /** The processes of ranks and launches on this host. */
+    static FreezeRequest request(final List<LocalRank> ranks, final List<Tree> trees, final Duration deadline,
+            final Progress progress) throws IOException {
+        final List<ProcessRoot> roots = new ArrayList<>();
+        final Set<Long> taken = new LinkedHashSet<>();
+        final Set<Long> pipes = new LinkedHashSet<>();
+        for (final LocalRank rank : ranks) {
+            roots.add(new ProcessRoot(rank.rootName(), rank.hostPid));
+            taken.add(rank.hostPid);
+            pipes.add(rank.verdictPipe.inode());
+        }
+        for (final Tree tree : trees) {
+            if (taken.add(tree.hostPid())) {
+                roots.add(new ProcessRoot(treeName(tree), tree.hostPid()));
+            }
+        }
+        return FreezeRequest.of(roots, pipes, deadline, progress);
+    }
+
+    /** Whether this process is one of those, which nobody could thaw then. */
+    static boolean descendsFrom(final FreezeRequest request) {
+        return ProcFs.descendants(request.roots().stream().map(ProcessRoot::hostPid).toList())
+                .contains(ProcessHandle.current().pid());
     }
 
     private Progress progress(final long epoch, final String step) {

@@ -66,6 +66,7 @@ public final class Libc {
     private static final class Descriptors {
         static final MethodHandle GET =
                 function("pidfd_getfd", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
+        static final MethodHandle WRITE = function("write", ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG);
         static final MethodHandle SENDMSG =
                 function("sendmsg", ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
     }
@@ -192,6 +193,23 @@ public final class Libc {
             throw sneak(t);
         } finally {
             close(process);
+        }
+    }
+
+    /** Writes to what another process has open as that descriptor, as if that process did. */
+    static void writeLine(final long pid, final int fd, final String line) throws IOException {
+        final int taken = descriptorOf(pid, fd);
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            final byte[] bytes = (line + "\n").getBytes(java.nio.charset.StandardCharsets.UTF_8);
+            if ((int) Descriptors.WRITE.invokeExact(state, taken, arena.allocateFrom(ValueLayout.JAVA_BYTE, bytes),
+                    (long) bytes.length) != bytes.length) {
+                throw new IOException("write to descriptor " + fd + " of process " + pid + ": errno " + (int) ERRNO.get(state, 0L));
+            }
+        } catch (Throwable t) {
+            throw sneak(t);
+        } finally {
+            close(taken);
         }
     }
 

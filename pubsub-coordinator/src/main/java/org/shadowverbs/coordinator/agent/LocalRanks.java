@@ -7,6 +7,7 @@ import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
@@ -30,6 +31,7 @@ import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Abort;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
+import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
@@ -96,6 +98,17 @@ final class LocalRanks {
         lock.lock();
         try {
             return ranks.values().stream().filter(r -> r.welcomed).toList();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The pids of those whose application runs, with its devices open. */
+    Set<Long> running() {
+        lock.lock();
+        try {
+            return ranks.values().stream().filter(r -> r.state == MemberState.RUNNING).map(r -> r.hostPid)
+                    .collect(java.util.stream.Collectors.toSet());
         } finally {
             lock.unlock();
         }
@@ -223,6 +236,7 @@ final class LocalRanks {
                 case Lookup l -> pass(rank, l);
                 case Notify t -> pass(rank, t);
                 case ExitMessages w -> pass(rank, w);
+                case Checked c -> pass(rank, c);
                 case Goodbye g -> {
                     rank.saidGoodbye = true;
                     remove(rank, (byte) 0, g.status(), "");

@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.cli;
 
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.protocol.HostMessages.Result;
@@ -17,54 +18,66 @@ final class RemoteCommand extends CliCommand {
     private final Supplier<Boolean> json = json();
 
     /**
-     * @param flag a plain option that is passed on as the argument of that name; empty for none
+     * @param flagDescriptions plain options that are passed on as the arguments of their names
      * @param answerMillis how long the answer may take; 0 where only the coordinator's own deadlines count
      */
-    private RemoteCommand(final Map<String, String> environment, final long answerMillis, final String flag,
-            final String flagDescription, final String... description) {
+    private RemoteCommand(final Map<String, String> environment, final long answerMillis,
+            final Map<String, String> flagDescriptions, final String... description) {
         super(description);
         this.environment = environment;
         this.answerMillis = answerMillis;
-        flags = flag.isEmpty() ? Map.of() : Map.of(flag, flag("--" + flag, flagDescription));
+        flags = new TreeMap<>();
+        new TreeMap<>(flagDescriptions).forEach((flag, text) -> flags.put(flag, flag("--" + flag, text)));
     }
 
     static RemoteCommand checkpoint(final Map<String, String> environment) {
-        return new RemoteCommand(environment, 0, "kill", "end the job once the checkpoint is safe",
+        return new RemoteCommand(environment, 0, Map.of(
+                "check", "say whether a checkpoint could be made now: status 0 if so, else 1 with a line for each reason; nothing is"
+                        + " changed",
+                "kill", "end the job once the checkpoint is safe"),
                 "saves the job; it runs on, or ends with --kill", "Blocks until the checkpoint is safe; prints its folder last,"
                 + " and the phases before it (with --json on standard error).");
     }
 
     static RemoteCommand status(final Map<String, String> environment) {
-        return new RemoteCommand(environment, ANSWER_MILLIS, "", "",
+        return new RemoteCommand(environment, ANSWER_MILLIS, Map.of(),
                 "says which job runs, on which hosts, and what each rank does");
     }
 
     static RemoteCommand kill(final Map<String, String> environment) {
-        return new RemoteCommand(environment, ANSWER_MILLIS, "now", "by SIGKILL at once", "ends the job's processes",
+        return new RemoteCommand(environment, ANSWER_MILLIS, Map.of("now", "by SIGKILL at once"), "ends the job's processes",
                 "By SIGTERM, and after 10 seconds by SIGKILL.");
     }
 
     static RemoteCommand quit(final Map<String, String> environment) {
-        return new RemoteCommand(environment, ANSWER_MILLIS, "", "", "ends coordinator and agents",
+        return new RemoteCommand(environment, ANSWER_MILLIS, Map.of(), "ends coordinator and agents",
                 "The job's programs run on and can't be checkpointed any more.");
+    }
+
+    private static void failed(final Result result) {
+        result.text().lines().forEach(line -> System.err.println("shadowverbs: " + line));
     }
 
     @Override
     public Integer call() throws CommandException {
         final Map<String, String> arguments = flags.entrySet().stream()
                 .collect(Collectors.toMap(Map.Entry::getKey, flag -> flag.getValue().get().toString()));
+        if (arguments.values().stream().filter("true"::equals).count() > 1) {
+            throw new UsageException(name() + ": " + flags.keySet().stream().map(flag -> "--" + flag)
+                    .collect(Collectors.joining(" and ")) + " exclude each other");
+        }
         try {
             final Result result = CoordinatorClient.call(coordinator.address(environment), name(), arguments, answerMillis,
                     line -> (json.get() ? System.err : System.out).println(line));
             if (json.get()) {
                 System.out.println(result.json());
                 if (result.status() != 0) {
-                    System.err.println("shadowverbs: " + result.text());
+                    failed(result);
                 }
             } else if (result.status() == 0 || result.text().startsWith("/")) {
                 System.out.println(result.text());
             } else {
-                System.err.println("shadowverbs: " + result.text());
+                failed(result);
             }
             return result.status();
         } catch (CoordinatorClient.Unreachable e) {

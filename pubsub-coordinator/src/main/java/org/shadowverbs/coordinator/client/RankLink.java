@@ -20,6 +20,8 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Abort;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
+import org.shadowverbs.coordinator.protocol.RankMessages.Check;
+import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
@@ -35,6 +37,7 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Hold;
 import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Notified;
 import org.shadowverbs.coordinator.protocol.RankMessages.Notify;
+import org.shadowverbs.coordinator.protocol.RankMessages.Peer;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
@@ -349,6 +352,12 @@ public final class RankLink implements AutoCloseable {
         send(new Fail(epoch, (byte) phase.ordinal(), message));
     }
 
+    /** Says what would become of a checkpoint. */
+    public void answer(final CheckQuestion question, final CheckAnswer a) throws IOException {
+        send(new Checked(question.id(), a.problems(), a.own(), a.peers().entrySet().stream()
+                .map(peer -> new Peer(peer.getKey(), peer.getValue())).toList(), a.listener()));
+    }
+
     /**
      * For the message of the phase's deadline, and for status.
      *
@@ -482,6 +491,8 @@ public final class RankLink implements AutoCloseable {
                 attemptOf = c.epoch();
                 abort = null;
                 commands.add(new CheckpointRequest(c.epoch(), c.deadlineSeconds(), c.options()));
+            } else if (message instanceof Check c) {
+                commands.add(new CheckQuestion(c.id()));
             } else if (message instanceof Found f) {
                 found.replace(f.id(), f.values());
             } else if (message instanceof Held h) {

@@ -42,6 +42,26 @@ public final class CheckpointFolder {
         this.temporary = directory.resolve("." + name + ".tmp");
     }
 
+    /** Why no checkpoints can be made in a directory, which need not be there yet; empty when they can. */
+    public static String problem(final Path directory) {
+        final Path existing = existing(directory);
+        final String subject = "the checkpoint directory " + directory;
+        if (!Files.isDirectory(existing)) {
+            return subject + (existing.equals(directory) ? " is" : " can't be made: " + existing + " is") + " not a directory";
+        }
+        return Files.isWritable(existing) ? ""
+                : subject + (existing.equals(directory) ? " can't be written" : " can't be made: " + existing + " can't be written");
+    }
+
+    /** It, or the folder above it that is there. */
+    public static Path existing(final Path directory) {
+        Path existing = directory.toAbsolutePath();
+        while (!Files.exists(existing) && existing.getParent() != null) {
+            existing = existing.getParent();
+        }
+        return existing;
+    }
+
     /** Makes the temporary folder; those that crashes left behind are removed first. */
     public static CheckpointFolder begin(final Path directory, final String job, final long epoch) throws IOException {
         try {

@@ -121,8 +121,22 @@ public final class Criu implements ProcessCheckpointer {
     }
 
     @Override
-    public List<Finding> inspect(final FreezeRequest request) throws CheckpointException {
-        return Sharing.of(ProcessTree.of(request.roots()), request).findings();
+    public List<Finding> inspect(final FreezeRequest request, final Path directory) throws CheckpointException {
+        final List<ProcessTree> trees = ProcessTree.of(request.roots());
+        final String takingOver = JobRoot.takingOver(trees);
+        if (!takingOver.isEmpty()) {
+            throw new PassingStateException(takingOver);
+        }
+        final List<Finding> findings = new ArrayList<>(Sharing.of(trees, request).findings());
+        try {
+            final String space = directory == null ? "" : CriuFrozenTrees.lackOfSpace(trees, directory);
+            if (!space.isEmpty()) {
+                findings.add(new Finding("this host", space, "choose another --ckptdir"));
+            }
+        } catch (final IOException e) {
+            findings.add(new Finding(directory.toString(), "cannot be looked at: " + e.getMessage(), ""));
+        }
+        return findings;
     }
 
     @Override

@@ -113,10 +113,19 @@ final class CriuFrozenTrees implements FrozenTrees {
         trees.forEach(tree -> groups.put(tree, byName.get(tree.name())));
         freezeNanos = System.nanoTime() - start;
         sharing = Sharing.of(trees, request);
+        refuse(trees);
+        settle(trees);
+    }
+
+    /** What is only there while a launch is handed over passes, and CRIU need not come upon it. */
+    private void refuse(final List<ProcessTree> trees) throws CheckpointException {
+        final String takingOver = JobRoot.takingOver(trees);
+        if (!takingOver.isEmpty()) {
+            throw new PassingStateException(takingOver);
+        }
         if (!sharing.findings().isEmpty()) {
             throw new CheckpointException(sharing.findings());
         }
-        settle(trees);
     }
 
     /** Looks at trees that run: what stands in the way only while a program starts is not there at the next look. */
@@ -126,11 +135,11 @@ final class CriuFrozenTrees implements FrozenTrees {
             groups.clear();
             trees.forEach(tree -> groups.put(tree, null));
             sharing = Sharing.of(trees, request);
-            if (sharing.findings().isEmpty()) {
+            if (sharing.findings().isEmpty() && JobRoot.takingOver(trees).isEmpty()) {
                 return;
             }
             if (looks == LOOKS || System.nanoTime() - deadline > 0) {
-                throw new CheckpointException(sharing.findings());
+                refuse(trees);
             }
             LockSupport.parkNanos(LOOK_NANOS);
         }
@@ -185,7 +194,10 @@ final class CriuFrozenTrees implements FrozenTrees {
         final long start = System.nanoTime();
         final Path directory = imageDirectory.toAbsolutePath();
         try {
-            checkSpace(directory);
+            final String space = lackOfSpace(groups.keySet(), directory);
+            if (!space.isEmpty()) {
+                throw new CheckpointException(space);
+            }
             final List<ProcessTree> all = List.copyOf(groups.keySet());
             // CRIU repairs the sockets of a tree while it reads them, and their other ends in another tree are to hold still.
             final boolean apart = all.stream().allMatch(tree -> sharing.connections(tree).isEmpty());
@@ -225,19 +237,18 @@ final class CriuFrozenTrees implements FrozenTrees {
         return failure;
     }
 
-    private void checkSpace(final Path directory) throws IOException, CheckpointException {
+    /** What is too little in a directory for images of the trees; empty when nothing is. */
+    static String lackOfSpace(final Iterable<ProcessTree> trees, final Path directory) throws IOException {
         long needed = 0;
-        for (final ProcessTree tree : groups.keySet()) {
+        for (final ProcessTree tree : trees) {
             needed += IMAGE_OVERHEAD;
             for (final long pid : tree.hostPids()) {
                 needed += Proc.memory(pid);
             }
         }
         final long usable = Files.getFileStore(directory).getUsableSpace();
-        if (needed > usable) {
-            throw new CheckpointException("no space for the images in " + directory + ": about " + (needed >> 20)
-                    + " MiB needed, " + (usable >> 20) + " MiB free");
-        }
+        return needed <= usable ? "" : "no space for the images in " + directory + ": about " + (needed >> 20) + " MiB needed, "
+                + (usable >> 20) + " MiB free";
     }
 
     private TreeImage dump(final ProcessTree tree, final String name, final Path directory, final int threads)

@@ -18,6 +18,7 @@ import java.util.function.Predicate;
  * @param freezeDeadline how long freezing may take
  * @param saveDeadline   how long saving may go on without anything being written or read
  * @param progress       of saving
+ * @param attached       what is open now and will be closed before the processes are frozen
  */
 public record FreezeRequest(
         List<ProcessRoot> roots,
@@ -25,7 +26,19 @@ public record FreezeRequest(
         Predicate<InetSocketAddress> tcpPeerInJob,
         Duration freezeDeadline,
         Duration saveDeadline,
-        Progress progress) {
+        Progress progress,
+        Attached attached) {
+    /**
+     * What ranks have open while they run, and give back before they are frozen: devices, and the links to this process.
+     *
+     * @param ranks     their pids on this host
+     * @param listeners where devices over TCP listen, on all hosts
+     */
+    public record Attached(Set<Long> ranks, Set<InetSocketAddress> listeners) {
+        /** Nothing: all that can be closed is closed. */
+        public static final Attached NOTHING = new Attached(Set.of(), Set.of());
+    }
+
     /**
      * A request without other hosts.
      *
@@ -43,6 +56,17 @@ public record FreezeRequest(
                 peer -> false,
                 deadline,
                 deadline,
-                progress);
+                progress,
+                Attached.NOTHING);
+    }
+
+    /**
+     * The same for processes that run.
+     *
+     * @param running what they will have closed
+     * @return the request
+     */
+    public FreezeRequest whileAttached(final Attached running) {
+        return new FreezeRequest(roots, replacedPipes, tcpPeerInJob, freezeDeadline, saveDeadline, progress, running);
     }
 }

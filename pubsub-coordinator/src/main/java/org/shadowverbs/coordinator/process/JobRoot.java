@@ -77,6 +77,21 @@ public final class JobRoot {
         return List.of(program().toString(), "run", socket.toString());
     }
 
+    /**
+     * Who of the trees has not become its program yet, and what it does; empty when nobody. Such a process speaks to process 1, which
+     * is of no tree, and has files that were not opened by the tree's mounts.
+     */
+    static String takingOver(final List<ProcessTree> trees) {
+        for (final ProcessTree tree : trees) {
+            for (final ProcessTree.Member member : tree.members()) {
+                if (member.ids().command().equals(TOP) && !member.ids().ended() && member.ids().pid() != tree.top().pid()) {
+                    return tree.subject(member) + ": a launch is just being handed over to the job root";
+                }
+            }
+        }
+        return "";
+    }
+
     /** How a command begins that is run with all rights over a process of the tree, in its namespaces. */
     static List<String> enter(final long pid) throws CheckpointException {
         return List.of(program().toString(), "enter", Long.toString(pid));

@@ -22,10 +22,12 @@ public interface ProcessCheckpointer {
      * Looks at the processes, without stopping them, for what cannot be saved.
      *
      * @param request the processes and what the caller knows about them
+     * @param directory where images would go, or a folder above; null: that is not looked at
      * @return one finding for each thing that stands in the way; empty when nothing does
+     * @throws PassingStateException if a launch is just being handed over
      * @throws CheckpointException if a root is gone
      */
-    List<Finding> inspect(FreezeRequest request) throws CheckpointException;
+    List<Finding> inspect(FreezeRequest request, Path directory) throws CheckpointException;
 
     /**
      * Stops every process below the roots, and returns when all stand still. They have been inspected once more, so

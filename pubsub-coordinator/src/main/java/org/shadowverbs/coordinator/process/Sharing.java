@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
+import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -22,6 +23,7 @@ final class Sharing {
     /** Deleted files up to this size are held in the image; what {@code --ghost-limit} is given. */
     static final long GHOST_LIMIT = 64L << 20;
 
+    private static final String VERBS_DEVICES = "/dev/infiniband/";
     private static final String DELETED = " (deleted)";
     private static final Set<String> DEVICES = Set.of(
             "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/kmsg");
@@ -136,7 +138,7 @@ final class Sharing {
         final Path link = Proc.path(member.ids().pid(), "fd").resolve(Integer.toString(descriptor.fd()));
         if (target.startsWith("anon_inode:")) {
             final String kind = target.substring("anon_inode:".length());
-            if (!ANONYMOUS.contains(kind)) {
+            if (!ANONYMOUS.contains(kind) && !(attached(member) && kind.startsWith("[infiniband"))) {
                 refuse(subject(tree, member, descriptor), kind + " cannot be saved", "close it before the checkpoint");
             }
         } else if (MULTIPLEXERS.contains(target) && descriptor.fd() > 2) {
@@ -163,7 +165,9 @@ final class Sharing {
             return; // Closed meanwhile; it is looked at again when it stands still.
         }
         final int type = (int) attributes.get("mode") & 0170000;
-        if (type == 0020000 || type == 0060000) {
+        if (type == 0020000 && attached(member) && descriptor.target().startsWith(VERBS_DEVICES)) {
+            return;
+        } else if (type == 0020000 || type == 0060000) {
             refuse(subject(tree, member, descriptor), "the device " + descriptor.target() + " cannot be saved",
                     "close it before the checkpoint");
         } else if (type == 0100000) {
@@ -219,6 +223,8 @@ final class Sharing {
         } else if (name.startsWith("/SYSV")) {
             refuse(tree.subject(member), "System V shared memory " + name + " cannot be saved",
                     "use POSIX shared memory or a shared mapping");
+        } else if (name.startsWith(VERBS_DEVICES) && attached(member)) {
+            return;
         } else if (name.startsWith("/dev/") && !name.startsWith("/dev/shm/") && !name.startsWith("/dev/zero")) {
             refuse(tree.subject(member), "the mapping of the device " + name + " cannot be saved",
                     "unmap it before the checkpoint");
@@ -320,12 +326,25 @@ final class Sharing {
                 tcp = TcpSockets.of(first.member().ids().pid());
             }
             final TcpSockets.Socket socket = tcp.get(entry.getKey());
+            final boolean ranksOnly = entry.getValue().stream().allMatch(end -> attached(end.member()));
             if (peers.containsKey(entry.getKey())) {
-                unix(first, peers.get(entry.getKey()));
-            } else if (socket != null && socket.connected()) {
+                final long peer = peers.get(entry.getKey());
+                if (!ranksOnly || !outside().getOrDefault(peer, Set.of()).contains(ProcessHandle.current().pid())) {
+                    unix(first, peer);
+                }
+            } else if (socket != null && socket.connected() && !(ranksOnly && ofDevice(socket))) {
                 tcp(first, socket, tcp.peer(socket));
             }
         }
+    }
+
+    private boolean attached(final ProcessTree.Member member) {
+        return request.attached().ranks().contains(member.ids().pid());
+    }
+
+    private boolean ofDevice(final TcpSockets.Socket socket) {
+        final Set<InetSocketAddress> listeners = request.attached().listeners();
+        return listeners.contains(socket.local()) || listeners.contains(socket.remote());
     }
 
     private void unix(final Holder holder, final long peer) {

@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 4;
+    public static final int VERSION = 5;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;
@@ -34,6 +34,8 @@ public final class FrameType {
     public static final byte NOTIFY = 26;
     public static final byte NOTIFIED = 27;
     public static final byte EXIT_MESSAGES = 28;
+    public static final byte CHECK = 32;
+    public static final byte CHECKED = 33;
 
     // launch <-> agent
     public static final byte REGISTER_TREE = 30;
@@ -59,6 +61,9 @@ public final class FrameType {
     public static final byte QUIT = 56;
     public static final byte STEP_PROGRESS = 57;
     public static final byte RESTORED = 59;
+    public static final byte INSPECT = 70;
+    public static final byte INSPECTED = 71;
+    public static final byte SAY = 72;
 
     // command line <-> coordinator
     public static final byte COMMAND = 60;

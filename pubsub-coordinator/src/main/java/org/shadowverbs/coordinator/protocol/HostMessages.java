@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.protocol;
 
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 
 /** What goes between agents and the coordinator, and between the command line and the coordinator. */
 public final class HostMessages {
@@ -27,6 +28,9 @@ public final class HostMessages {
             Map.entry(FrameType.TERMINATE, Terminate.class),
             Map.entry(FrameType.QUIT, Quit.class),
             Map.entry(FrameType.RESTORED, Restored.class),
+            Map.entry(FrameType.INSPECT, Inspect.class),
+            Map.entry(FrameType.INSPECTED, Inspected.class),
+            Map.entry(FrameType.SAY, Say.class),
             Map.entry(FrameType.COMMAND, Command.class),
             Map.entry(FrameType.LINE, Line.class),
             Map.entry(FrameType.RESULT, Result.class));
@@ -132,6 +136,21 @@ public final class HostMessages {
 
     /** What a restart has come to: all ranks are connected again and run, or, with a problem, what was restored is to end. */
     public record Restored(String problem) implements Message {
+    }
+
+    /**
+     * Look at the processes of the job without stopping them. {@code listeners}: where the ranks' devices over TCP listen.
+     * {@code folder}: one that exists, in which or below which checkpoints go.
+     */
+    public record Inspect(long id, Set<String> listeners, String folder) implements Message {
+    }
+
+    /** {@code problems}: what a checkpoint would be refused for on this host now. */
+    public record Inspected(long id, List<String> problems) implements Message {
+    }
+
+    /** A line for the standard error of the program that was launched first on this host. */
+    public record Say(String line) implements Message {
     }
 
     /** What a user asks for. */

@@ -30,7 +30,9 @@ public final class RankMessages {
             Map.entry(FrameType.HELD, Held.class),
             Map.entry(FrameType.NOTIFY, Notify.class),
             Map.entry(FrameType.NOTIFIED, Notified.class),
-            Map.entry(FrameType.EXIT_MESSAGES, ExitMessages.class));
+            Map.entry(FrameType.EXIT_MESSAGES, ExitMessages.class),
+            Map.entry(FrameType.CHECK, Check.class),
+            Map.entry(FrameType.CHECKED, Checked.class));
 
     private RankMessages() {
     }
@@ -115,5 +117,21 @@ public final class RankMessages {
 
     /** What others are to be told when the rank's process has ended, however; in place of what it left before. */
     public record ExitMessages(List<Notify> messages) implements Message {
+    }
+
+    /** Would a checkpoint be possible now, as far as this rank knows? It answers with the same {@code id}. */
+    public record Check(long id) implements Message {
+    }
+
+    /**
+     * {@code problems}: what a checkpoint would be refused for. {@code own}: the keys that the rank's queue pairs, living and
+     * destroyed, would be published under. {@code listener}: where its device over TCP listens; empty when it has none.
+     */
+    public record Checked(long id, List<String> problems, Set<String> own, List<Peer> peers, String listener)
+            implements Message {
+    }
+
+    /** A queue pair that needs a peer in the job: one that is published under one of the keys. */
+    public record Peer(String queuePair, List<String> keys) {
     }
 }

@@ -36,7 +36,13 @@ final class CommandSession {
     void serve(final Command command) throws IOException {
         try {
             switch (command.name()) {
-                case "checkpoint" -> checkpoint(Boolean.parseBoolean(command.arguments().get("kill")));
+                case "checkpoint" -> {
+                    if (Boolean.parseBoolean(command.arguments().get("check"))) {
+                        check();
+                    } else {
+                        checkpoint(Boolean.parseBoolean(command.arguments().get("kill")));
+                    }
+                }
                 case "status" -> status();
                 case "kill" -> kill(Boolean.parseBoolean(command.arguments().get("now")));
                 case "quit" -> quit();
@@ -89,6 +95,18 @@ final class CommandSession {
         channel.write(new Result(ok ? 0 : 1, text, JSON.writeValueAsString(json)));
     }
 
+    private void check() throws IOException, InterruptedException, ExecutionException {
+        final Inspection.Answer answer = coordinator.inspections().ask();
+        final Map<String, Object> json = ordered("schema", JSON_SCHEMA, "command", "checkpoint", "ok", answer.possible(), "job",
+                job.name(), "check", check(answer));
+        channel.write(new Result(answer.possible() ? 0 : 1, answer.possible() ? "a checkpoint can be made now"
+                : String.join("\n", answer.all()), JSON.writeValueAsString(json)));
+    }
+
+    private static Map<String, Object> check(final Inspection.Answer answer) {
+        return ordered("possible", answer.possible(), "at", answer.at().toString(), "reasons", answer.all());
+    }
+
     private void line(final String text) {
         try {
             channel.write(new Line(text));
@@ -133,6 +151,13 @@ final class CommandSession {
                 lines.add("rank " + rank.number + "  host " + rank.agent.host() + "  pid " + rank.hostPid + "  "
                         + rank.state.name().toLowerCase(Locale.ROOT) + "  " + rank.program
                         + (rank.waitingFor.isEmpty() ? "" : "  waiting for " + rank.waitingFor));
+            }
+            final Inspection.Answer last = coordinator.inspections().last();
+            o.put("check", last == null ? null : check(last));
+            if (last != null && last.possible()) {
+                lines.add("a checkpoint could be made at " + last.at());
+            } else if (last != null) {
+                last.all().forEach(reason -> lines.add("no checkpoint could be made at " + last.at() + ": " + reason));
             }
             if (!job.restartProblem().isEmpty()) {
                 lines.add("the restart: " + job.restartProblem());

@@ -61,6 +61,7 @@ public final class Coordinator implements AutoCloseable {
     private final Job job;
     private final Epoch epoch;
     private final Restarts restarts;
+    private final Inspections inspections;
     private final JobState before;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("conductor").factory());
@@ -113,6 +114,8 @@ public final class Coordinator implements AutoCloseable {
         epoch = job.epoch();
         job.onMembersArrived(this::membersArrived);
         restarts = new Restarts(job, timer);
+        inspections = new Inspections(job, this::checkpointDirectory, timer);
+        job.onJoined(inspections::changed);
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
@@ -323,11 +326,20 @@ public final class Coordinator implements AutoCloseable {
 
     /** Runs one, after what goes on now; to be called on the conductor's thread. */
     CheckpointRun.Outcome checkpoint(final boolean kill, final Report report) {
-        final Path directory = Path.of(job.setting("ckptdir", options.checkpointDirectory().toString()));
+        final Path directory = checkpointDirectory();
         final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
         final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, kill, report).run();
         saveState();
         return outcome;
+    }
+
+    private Path checkpointDirectory() {
+        return Path.of(job.setting("ckptdir", options.checkpointDirectory().toString()));
+    }
+
+    /** Whether one could be made, and whether that was known before. */
+    Inspections inspections() {
+        return inspections;
     }
 
     private Duration interval() {
@@ -497,6 +509,7 @@ public final class Coordinator implements AutoCloseable {
 
     private void stopThreads() {
         timer.shutdownNow();
+        inspections.close();
         conductor.shutdownNow();
     }
 }

@@ -93,6 +93,19 @@ final class Epoch {
         }
     }
 
+    /** What no checkpoint begins with. Guarded. */
+    List<String> obstacles() {
+        final List<String> obstacles = new ArrayList<>();
+        members.withoutAgent().forEach(rank -> obstacles.add(withoutAgent(rank)));
+        for (final Rank rank : members.ranks()) {
+            // It was given up on its way back from the last one: what it says next is of that one, and turns it away.
+            if (rank.state != MemberState.RUNNING) {
+                obstacles.add(rank + " has not come back yet from epoch " + number);
+            }
+        }
+        return obstacles;
+    }
+
     /** Begins a checkpoint with all ranks, and returns how many they are. */
     int begin() throws Stopped {
         lock.lock();
@@ -100,14 +113,9 @@ final class Epoch {
             if (course != Course.IDLE || found) {
                 throw new Stopped("epoch " + number + " is not over: it is in " + stage, false);
             }
-            if (!members.withoutAgent().isEmpty()) {
-                throw new Stopped(withoutAgent(members.withoutAgent().iterator().next()), false);
-            }
-            for (final Rank rank : members.ranks()) {
-                // It was given up on its way back from the last one: what it says next is of that one, and turns it away.
-                if (rank.state != MemberState.RUNNING) {
-                    throw new Stopped(rank + " has not come back yet from epoch " + number, false);
-                }
+            final List<String> obstacles = obstacles();
+            if (!obstacles.isEmpty()) {
+                throw new Stopped(obstacles.getFirst(), false);
             }
             published.forgetEpochs();
             number++;

@@ -17,6 +17,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.Inspected;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankGone;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankJoined;
@@ -29,6 +30,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
+import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 import org.shadowverbs.coordinator.protocol.RankMessages.Done;
@@ -60,6 +62,9 @@ final class Job {
     private String name;
     private String restartProblem = "";
     private Consequence consequence = hello -> { };
+    private Runnable whenJoined = () -> { };
+    /** The last that was asked. */
+    private Inspection inspection;
 
     /** What the coordinator does about an agent that brings members in the middle of an epoch. */
     interface Consequence {
@@ -75,6 +80,16 @@ final class Job {
         published = new Published(store);
         notifications = new Notifications(members, published, log);
         this.epoch = new Epoch(lock, members, published, epoch, deadlineSeconds, clock);
+    }
+
+    /** @param listener is told when a program or a rank has come */
+    void onJoined(final Runnable listener) {
+        whenJoined = listener;
+    }
+
+    /** Answers are for this one from now on. */
+    void inspection(final Inspection asked) {
+        locked(() -> inspection = asked);
     }
 
     void onMembersArrived(final Consequence c) {
@@ -139,6 +154,9 @@ final class Job {
                 return false; // it has joined again already
             }
             log.add("agent on host " + session.host() + " lost: " + why);
+            if (inspection != null) {
+                inspection.gone(session);
+            }
             epoch.agentLost(session, why);
             epoch.changed();
             if (members.mayReturn(session)) {
@@ -178,6 +196,11 @@ final class Job {
                     treeState(from, m);
                     mayBeEmpty = !m.alive();
                 }
+                case Inspected m -> {
+                    if (inspection != null) {
+                        inspection.answered(from, m);
+                    }
+                }
                 case Frozen m -> epoch.stepAnswered(from, "FREEZE", m.epoch(), m);
                 case Saved m -> epoch.stepAnswered(from, "SAVE", m.epoch(), m);
                 case Thawed m -> epoch.stepAnswered(from, "THAW", m.epoch(), m);
@@ -201,6 +224,7 @@ final class Job {
         if (m.alive()) {
             members.launched(from, m.tree());
             settings.putAll(m.settings());
+            whenJoined.run();
             log.add("launched on host " + from.host() + ": pid " + m.tree().hostPid() + " "
                     + String.join(" ", m.tree().argv()));
         } else if (members.ended(from, m.tree())) {
@@ -249,6 +273,7 @@ final class Job {
         from.send(new RankNumber(rank.uid, rank.number, epoch.number(), epoch.attempt(), epoch.deadlineSeconds(), ""));
         if (!known || !reattaching) {
             log.add(rank + " joined: " + rank.program);
+            whenJoined.run();
         }
     }
 
@@ -273,6 +298,9 @@ final class Job {
             notifications.deliverExitMessages(rank);
             forget(rank);
         }
+        if (inspection != null) {
+            inspection.gone(rank);
+        }
         epoch.gone(rank, what, normal);
     }
 
@@ -291,6 +319,11 @@ final class Job {
             case Detached d -> epoch.detached(rank, d.epoch());
             case Done d -> epoch.done(rank, d.epoch());
             case Fail f -> failed(rank, f);
+            case Checked c -> {
+                if (inspection != null) {
+                    inspection.answered(rank, c);
+                }
+            }
             case Progress p -> epoch.progress(rank, p.waitingFor());
             case Publish p -> p.values().forEach((key, value) -> published.publish(key, value, epoch.number()));
             case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(),
@@ -337,6 +370,11 @@ final class Job {
     /** Guarded: use inside {@link #locked}. */
     Collection<Rank> ranks() {
         return members.ranks();
+    }
+
+    /** Guarded: use inside {@link #locked}. */
+    boolean hasAllItsRanks() {
+        return members.hasAllItsRanks();
     }
 
     /** Guarded: use inside {@link #locked}. */

@@ -57,6 +57,11 @@ final class Members {
         return here ? OptionalInt.empty() : OptionalInt.of(nextNumber - 1);
     }
 
+    /** Whether no rank has left the job yet. */
+    boolean hasAllItsRanks() {
+        return nextNumber == ranks.size();
+    }
+
     /** Whether the job's last program has ended: there was one, none is left, and no lost agent can bring one back. */
     boolean haveAllEnded() {
         return hadTrees && ranks.isEmpty() && lostAgents.isEmpty()

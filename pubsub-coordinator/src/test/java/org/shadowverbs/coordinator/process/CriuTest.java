@@ -274,7 +274,7 @@ final class CriuTest {
             final long pipe = Proc.descriptors(rank.pid()).stream()
                     .filter(descriptor -> descriptor.fd() == 5).findFirst().orElseThrow().inode();
 
-            final List<Finding> findings = criu.inspect(request(root));
+            final List<Finding> findings = criu.inspect(request(root), null);
             assertEquals(1, findings.size(), findings::toString);
             assertTrue(findings.getFirst().toString().contains("fd 5): a pipe to pid"), findings::toString);
 
@@ -292,6 +292,22 @@ final class CriuTest {
             // The pipe has no writer any more.
             assertEquals(3, status(verdict, "rank 0"));
         }
+    }
+
+    /** Its process goes by this name until it is the program, and then it can be saved. */
+    @Test
+    void aLaunchThatIsBeingHandedOverPasses() throws Exception {
+        final Path go = fifo("go");
+        final Path child = Files.copy(Path.of("/bin/sh"), folder.resolve("shadowverbs-job"),
+                java.nio.file.StandardCopyOption.COPY_ATTRIBUTES);
+        final Process process = start(out, "sh", "-c", child + " -c 'echo up; read -r x <" + go + "; exec sleep 1000' & wait");
+        TestPrograms.awaitLines(out, 1);
+        assertThrows(PassingStateException.class, () -> criu.inspect(request(root("rank 0", process)), null));
+        assertThrows(PassingStateException.class, () -> criu.freeze(request(root("rank 0", process))));
+        Files.writeString(go, "\n");
+        TestPrograms.await("the program", () -> process.descendants()
+                .anyMatch(p -> p.info().command().orElse("").endsWith("/sleep")));
+        save(images(), request(root("rank 0", process)));
     }
 
     @Test

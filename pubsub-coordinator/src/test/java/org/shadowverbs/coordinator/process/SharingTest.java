@@ -106,7 +106,7 @@ final class SharingTest {
     private static List<Finding> findings(final long pid) {
         try {
             return new Criu().inspect(FreezeRequest.of(List.of(new ProcessRoot("rank 0", pid)), Set.of(),
-                        Duration.ofSeconds(10), Progress.UNTOLD));
+                        Duration.ofSeconds(10), Progress.UNTOLD), null);
         } catch (final CheckpointException e) {
             throw new AssertionError(e);
         }

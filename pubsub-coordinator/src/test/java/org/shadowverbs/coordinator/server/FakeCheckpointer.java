@@ -24,6 +24,9 @@ import org.shadowverbs.coordinator.process.RestoredTrees;
 
 /** Freezes and saves nothing, fails when told to, and counts what is frozen. */
 final class FakeCheckpointer implements ProcessCheckpointer {
+    /** What inspect() finds, in its next looks. */
+    volatile List<Finding> findings = List.of();
+    final AtomicInteger looksWithFindings = new AtomicInteger(Integer.MAX_VALUE);
     volatile String freezeFails;
     volatile String saveFails;
     /** So many saves fail for something that passes by itself. */
@@ -43,8 +46,8 @@ final class FakeCheckpointer implements ProcessCheckpointer {
     }
 
     @Override
-    public List<Finding> inspect(final FreezeRequest request) {
-        return List.of();
+    public List<Finding> inspect(final FreezeRequest request, final Path directory) {
+        return looksWithFindings.getAndUpdate(left -> Math.max(0, left - 1)) > 0 ? findings : List.of();
     }
 
     @Override

@@ -15,6 +15,8 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import org.shadowverbs.coordinator.client.CheckAnswer;
+import org.shadowverbs.coordinator.client.CheckQuestion;
 import org.shadowverbs.coordinator.client.CheckpointAborted;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Command;
@@ -54,6 +56,8 @@ final class TestRank implements AutoCloseable {
     volatile Before before = (rank, phase, round) -> { };
     /** What it brings to an exchange. */
     volatile Brings brings = this::state;
+    /** What it knows of a checkpoint; null: it does not answer. */
+    volatile CheckAnswer outlook = new CheckAnswer(List.of(), Set.of(), Map.of(), "");
     volatile RankLink link;
 
     private final Path socket;
@@ -73,6 +77,11 @@ final class TestRank implements AutoCloseable {
                 final Command command = link.next();
                 switch (command) {
                     case CheckpointRequest r -> checkpoint(r);
+                    case CheckQuestion q -> {
+                        if (outlook != null) {
+                            link.answer(q, outlook);
+                        }
+                    }
                     case LinkLost l -> {
                         ended.add("lost: " + l.reason());
                         return;

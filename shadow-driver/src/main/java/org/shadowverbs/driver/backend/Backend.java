@@ -42,6 +42,11 @@ public interface Backend {
         // An HCA has no use for either.
     }
 
+    /** Address and port at which its device listens, IPv4, while one is open; empty: there is none, or it does not listen. */
+    default String listener() {
+        return "";
+    }
+
     /** The process is about to end. */
     default void settle() {
         // An HCA does what it has to do by itself.

@@ -66,6 +66,11 @@ public final class ChosenBackend implements Backend {
     }
 
     @Override
+    public String listener() {
+        return chosen.listener();
+    }
+
+    @Override
     public void settle() {
         chosen.settle();
     }

@@ -93,6 +93,11 @@ public final class Ib2TcpBackend implements Backend {
     }
 
     @Override
+    public String listener() {
+        return verbs.listener();
+    }
+
+    @Override
     public void settle() {
         err(verbs::settle);
     }

@@ -6,8 +6,12 @@ import java.io.IOException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.coordinator.client.AgentPlace;
+import org.shadowverbs.coordinator.client.CheckAnswer;
+import org.shadowverbs.coordinator.client.CheckQuestion;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Command;
 import org.shadowverbs.coordinator.client.LinkLost;
@@ -127,6 +131,8 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
                 final Command command = link.next();
                 if (command instanceof CheckpointRequest) {
                     checkpoint((CheckpointRequest) command);
+                } else if (command instanceof CheckQuestion) {
+                    link.answer((CheckQuestion) command, outlook());
                 } else if (command instanceof LinkLost) {
                     throw new LinkLostException(((LinkLost) command).reason());
                 } else {
@@ -175,6 +181,15 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
             throws IOException {
         return RankLink.connect(agent, new RankHello(uid, library.processId(), treeRootPid, program, at, state),
                 deadline, disconnections);
+    }
+
+    private CheckAnswer outlook() {
+        try {
+            return new Outlook(backend, model, link.rank()).look();
+        } catch (RuntimeException e) {
+            return new CheckAnswer(List.of("its objects can't be looked at: " + e.getMessage()), Set.of(), Map.of(),
+                    backend.listener());
+        }
     }
 
     private void checkpoint(final CheckpointRequest request) throws IOException {
