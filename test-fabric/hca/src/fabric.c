@@ -151,11 +151,6 @@ static uint32_t lid_draw(struct hca_context *ctx, const struct neighbours *all)
 	return 0;
 }
 
-static __be64 guid_of(const struct hca_context *ctx)
-{
-	return ((struct hca_device *)ctx->vctx.context.device)->guid;
-}
-
 /* On Ethernet the address is that of a network card, as EUI-64, and its IPv4 address: their last bytes are the lid. */
 static void port_init(struct hca_context *ctx, struct seg_port *port, uint32_t lid)
 {
@@ -196,7 +191,7 @@ static int segment_init(struct hca_context *ctx, struct seg *seg, uint32_t id, s
 	seg->device = all->device;
 	seg->ports = all->ports;
 	seg->ethernet = ctx->limits->ethernet;
-	seg->guid = all->found ? all->guid : guid_of(ctx);
+	seg->guid = all->found ? all->guid : ibv_get_device_guid(ctx->vctx.context.device);
 	for (i = 0; i < seg->ports; i++)
 		if (all->found)
 			seg->port[i] = all->port[i];

@@ -122,7 +122,7 @@ void endpoint_open(struct endpoint *ep, const struct options *opt)
 	CHECK_EQ(ibv_query_port(ep->ctx, ep->opt.port, &port), 0);
 	ep->lid = port.lid;
 	ep->ethernet = port.link_layer == IBV_LINK_LAYER_ETHERNET;
-	ep->psn = 0x1000 + 77 * ++endpoints;
+	ep->psn = 0x1000 + 77 * __atomic_add_fetch(&endpoints, 1, __ATOMIC_RELAXED);
 	ep->pd = ibv_alloc_pd(ep->ctx);
 	CHECK(ep->pd);
 	if (ep->opt.channel) {
