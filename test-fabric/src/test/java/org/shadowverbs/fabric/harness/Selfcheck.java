@@ -16,8 +16,8 @@ import java.util.List;
 /** One or more runs of the self-checking program side by side, until all are told to stop. */
 public final class Selfcheck {
     private static final Duration ENDING = Running.DEADLINE;
-    /** Of processor time: enough to post and verify thousands of operations. */
-    private static final double SECONDS_OF_WORK = 0.5;
+    /** Of processor time: enough for thousands of operations. Of ranks that sleep until events this takes seconds. */
+    private static final double SECONDS_OF_WORK = 0.2;
 
     private final Job job;
     private final List<String> program;
