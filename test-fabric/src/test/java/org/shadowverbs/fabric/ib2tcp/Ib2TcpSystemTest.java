@@ -112,7 +112,7 @@ final class Ib2TcpSystemTest {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
             final Selfcheck selfcheck = new Selfcheck(job);
-            final Running program = selfcheck.launch("selfcheck", 8, "--seconds", "10");
+            final Running program = selfcheck.launch("selfcheck", 8, "--seconds", "4");
             program.succeed(Running.DEADLINE);
             Selfcheck.verify(program);
         }

@@ -32,7 +32,7 @@ final class EventsSystemTest {
     private static final List<String> PAIRS = List.of("ib_send_lat -c UD -e -F -n 4000000", "ib_send_bw -s 4096 -e -F -N -n 100000000",
             "env UCX_TLS=rc ucx_perftest -E sleep -t tag_lat -n 1000000000", "env UCX_TLS=ud ucx_perftest -E sleep -t tag_lat -n 1000000000");
     /** Of a main thread's time on a processor, in clock ticks: enough for hundreds of events. */
-    private static final int TICKS_OF_WORK = 5;
+    private static final int TICKS_OF_WORK = 2;
     /** The header of the library, from which its program is built. */
     private static final Path GLOO = Path.of("/usr/include/gloo/config.h");
 

@@ -102,7 +102,7 @@ final class UcxSystemTest {
         job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
         final Running client = job.launch("client", "ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", size,
                 "-n", "1000000000");
-        job.awaitLines(client, PROGRESS, 2);
+        job.awaitLines(client, PROGRESS, 1);
         return new Running[] {server, client};
     }
 

@@ -18,7 +18,7 @@ import org.shadowverbs.fabric.harness.Running;
 /** A program's clocks stand still while it does not exist, and never go back: through two restarts. */
 final class ClocksSystemTest {
     private static final Duration COMMAND = Running.DEADLINE;
-    private static final int DEADLINE_MILLIS = 4000;
+    private static final int DEADLINE_MILLIS = 2000;
     /** By how much the time of day may be slower than the clock that the pauses are measured by. */
     private static final long SLEW_MILLIS = 50;
 
