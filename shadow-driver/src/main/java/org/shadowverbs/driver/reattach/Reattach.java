@@ -153,11 +153,14 @@ public final class Reattach {
             final List<Connection> connections, final int seconds) throws Refusal, CheckpointAborted, IOException {
         final Map<String, byte[]> values = new HashMap<String, byte[]>();
         values.put(drainedKey(way.link().rank()), drained.encode());
-        values.put(addressesKey(way.link().rank()), NumberRanges.encode(addresses()));
+        final boolean overTcp = BackendName.overTcp(backend.name());
+        if (overTcp) {
+            values.put(addressesKey(way.link().rank()), NumberRanges.encode(addresses()));
+        }
         final Set<String> wanted = new LinkedHashSet<String>();
         for (final int rank : ranks) {
             wanted.add(drainedKey(rank));
-            if (BackendName.overTcp(backend.name())) {
+            if (overTcp) {
                 wanted.add(addressesKey(rank));
             }
         }
