@@ -30,6 +30,7 @@
  */
 #define _GNU_SOURCE
 #include "namespaces.h"
+#include "say.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -86,25 +87,11 @@ static pid_t running[MAX_RUNNING];
 
 static void answer(const char *format, ...)
 {
-	char text[1024];
 	va_list args;
-	int n;
 
 	va_start(args, format);
-	n = vsnprintf(text, sizeof(text) - 1, format, args);
+	say_line(STDOUT_FILENO, "", format, args);
 	va_end(args);
-	if (n > (int)sizeof(text) - 2)
-		n = sizeof(text) - 2;
-	text[n++] = '\n';
-	/* One write, so that answers of the two processes don't mix. The supervisor's death is seen on stdin. */
-	if (write(STDOUT_FILENO, text, n) < 0)
-		return;
-}
-
-static void die(const char *what, const char *subject)
-{
-	answer("error\t%s %s: %s", what, subject, strerror(errno));
-	exit(1);
 }
 
 static bool is_terminal(const char *path)
@@ -122,11 +109,11 @@ static int open_at(int wanted, const char *path, int flags)
 	int fd = open(path, flags | O_NOCTTY | O_CLOEXEC);
 
 	if (fd < 0)
-		die("open", path);
+		die(1, "open", path);
 	if (wanted < 0)
 		return fd;
 	if (dup2(fd, wanted) < 0)
-		die("dup2", path);
+		die(1, "dup2", path);
 	if (fd != wanted)
 		close(fd);
 	return wanted;
@@ -138,11 +125,11 @@ static void command_open(int nfields, char **field)
 
 	if (nfields != 4) {
 		errno = EINVAL;
-		die("command", "open");
+		die(1, "command", "open");
 	}
 	if (nopened == MAX_OPENED) {
 		errno = EMFILE;
-		die("open", field[3]);
+		die(1, "open", field[3]);
 	}
 	flags = !strcmp(field[2], "rw") ? O_RDWR : !strcmp(field[2], "w") ? O_WRONLY | O_APPEND : O_RDONLY;
 	opened[nopened].fd = open_at(atoi(field[1]), field[3], flags);
@@ -170,17 +157,17 @@ static void command_terminal(int nfields, char **field)
 
 	if (nfields != 5 || nterminals == MAX_TERMINALS) {
 		errno = EINVAL;
-		die("command", "terminal");
+		die(1, "command", "terminal");
 	}
 	if (!strcmp(field[4], "1") && is_terminal(field[3])) {
 		open_at(atoi(field[1]), field[3], O_RDWR);
 		return;
 	}
 	if (openpty(&terminal->master, &slave, NULL, NULL, NULL))
-		die("openpty", field[1]);
+		die(1, "openpty", field[1]);
 	fcntl(terminal->master, F_SETFD, FD_CLOEXEC);
 	if (dup2(slave, atoi(field[1])) < 0)
-		die("dup2", field[1]);
+		die(1, "dup2", field[1]);
 	close(slave);
 	terminal->in = open_at(-1, field[2], O_RDONLY);
 	terminal->out = open_at(-1, field[3], O_WRONLY | O_APPEND);
@@ -272,12 +259,12 @@ static void command_run(int nfields, char **field)
 	pid_t pid;
 
 	if (tag < 0 || tag >= MAX_RUNNING || running[tag]) {
-		answer("error\trun: no program, or a tag in use");
+		say("run: no program, or a tag in use");
 		return;
 	}
 	pid = fork();
 	if (pid < 0) {
-		answer("error\tfork: %s", strerror(errno));
+		say("fork: %s", strerror(errno));
 		return;
 	}
 	if (pid) {
@@ -310,7 +297,7 @@ static void command(char *text)
 	else if (!strcmp(field[0], "kill") && nfields == 3)
 		kill(atoi(field[1]), atoi(field[2]));
 	else
-		answer("error\tunknown command %s", field[0]);
+		say("unknown command %s", field[0]);
 }
 
 /* Runs the commands that have come whole. Returns false at the end of stdin. */
@@ -410,22 +397,22 @@ static int first_process(const char *last_pid)
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	setsid();
 	if (!own_proc())
-		die("mount", "/proc");
+		die(1, "mount", "/proc");
 	if (own_devpts &&
 	    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620"))
-		die("mount", "/dev/pts");
+		die(1, "mount", "/dev/pts");
 	for (int i = 0; i < nopened; i++)
 		reopen(opened[i].fd, opened[i].flags);
 	fd = open("/proc/sys/kernel/ns_last_pid", O_WRONLY | O_CLOEXEC);
 	if (fd < 0 || write(fd, last_pid, strlen(last_pid)) < 0)
-		die("write", "/proc/sys/kernel/ns_last_pid");
+		die(1, "write", "/proc/sys/kernel/ns_last_pid");
 	close(fd);
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
 	fd = signalfd(-1, &set, SFD_CLOEXEC);
 	if (fd < 0)
-		die("signalfd", "");
+		die(1, "signalfd", "");
 	signal(SIGPIPE, SIG_IGN);
 	serve(fd);
 	return 0;
@@ -443,14 +430,14 @@ static void start(const char *last_pid)
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
 	if (pipe2(ready, O_CLOEXEC))
-		die("pipe", "");
+		die(1, "pipe", "");
 	if (ordinary_user && !user_namespace(&what))
-		die("make", what);
+		die(1, "make", what);
 	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
-		die("unshare", "");
+		die(1, "unshare", "");
 	child = fork();
 	if (child < 0)
-		die("fork", "");
+		die(1, "fork", "");
 	if (!child) {
 		/* "started" comes before any answer of this process. */
 		if (read(ready[0], &byte, 1) != 1)
@@ -459,18 +446,19 @@ static void start(const char *last_pid)
 	}
 	answer("started\t%d", child);
 	if (write(ready[1], &byte, 1) != 1)
-		die("write", "pipe");
+		die(1, "write", "pipe");
 	/* The supervisor's death is seen on stdin, by the child alone. */
 	close(STDIN_FILENO);
 	for (int i = 0; i < nterminals; i++)
 		close(terminals[i].master);
 	if (waitpid(child, &status, 0) < 0)
-		die("waitpid", "");
+		die(1, "waitpid", "");
 	exit(WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 int main(void)
 {
+	say_to(STDOUT_FILENO, "error\t");
 	for (;;) {
 		char *field[6], *text = line;
 		int nfields = 0;
@@ -500,7 +488,7 @@ int main(void)
 			start(field[1]);
 		} else {
 			errno = EINVAL;
-			die("command", field[0]);
+			die(1, "command", field[0]);
 		}
 	}
 }

@@ -47,11 +47,13 @@ $(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/fixture.c tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -l:libibverbs.so.1 -lpthread -ldl
 
+include restore-init/sources.mk
 # With the sanitizers of this build, but for ThreadSanitizer's: its process has no other thread, and would have one of the sanitizer's,
 # with which no user namespace can be made.
-$(TEST_DIR)/shadowverbs-job-root: restore-init/job-root.c restore-init/namespaces.c restore-init/namespaces.h | $(TEST_DIR)
+OF_RESTORE_INIT = $(CC) $(filter-out -Wmissing-prototypes -fvisibility=hidden -Wshadow -fsanitize=thread,$(CFLAGS)) -o $@ $(filter %.c,$^)
+$(TEST_DIR)/shadowverbs-job-root: $(JOB_ROOT:%=restore-init/%) $(wildcard restore-init/*.h) | $(TEST_DIR)
 	@echo '  TEST  $@'
-	@$(CC) $(filter-out -Wmissing-prototypes -fvisibility=hidden -Wshadow -fsanitize=thread,$(CFLAGS)) -o $@ $(filter %.c,$^)
+	@$(OF_RESTORE_INIT)
 
 check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root
 	@tests/rooms

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#define _GNU_SOURCE
+#include "job-root.h"
+#include "say.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static pid_t *programs;
+static size_t nprograms;
+
+/* Returns whether the keeper heard it. After a restart there is none. */
+static bool report(const char *reports, int kind, pid_t pid, int value)
+{
+	struct message message = { .kind = kind, .pid = pid, .value = value };
+	struct sockaddr_un address = address_of(reports);
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool heard = fd >= 0 && sendto(fd, &message, sizeof(message), MSG_NOSIGNAL, (struct sockaddr *)&address,
+				       sizeof(address)) == sizeof(message);
+
+	if (fd >= 0)
+		close(fd);
+	return heard;
+}
+
+static void birth(const char *tasks, const char *reports)
+{
+	pid_t *more = realloc(programs, (nprograms + 1) * sizeof(*programs));
+	pid_t pid = -1;
+
+	if (more) {
+		programs = more;
+		pid = fork();
+	}
+	if (!pid)
+		program(tasks);
+	if (pid < 0)
+		report(reports, ENDED, -1, W_EXITCODE(CANNOT_RUN, 0));
+	else
+		programs[nprograms++] = pid;
+}
+
+static bool is_program(pid_t pid, bool forget)
+{
+	for (size_t i = 0; i < nprograms; i++)
+		if (programs[i] == pid) {
+			if (forget)
+				programs[i] = programs[--nprograms];
+			return true;
+		}
+	return false;
+}
+
+void top(const char *tasks, const char *reports)
+{
+	int first_failure = 0;
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, NULL);
+	/* What a program leaves behind stays in the tree. */
+	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	for (;;) {
+		siginfo_t info;
+		int signo = sigwaitinfo(&all, &info), status;
+		pid_t pid;
+
+		if (signo < 0)
+			continue;
+		if (signo == SIG_BIRTH) {
+			birth(tasks, reports);
+			continue;
+		}
+		if (signo != SIGCHLD && signo != SIG_END) {
+			/* From a restart, which passes on what it is told. Whoever else sends one sends it to the programs too. */
+			for (size_t i = 0; info.si_pid == 1 && i < nprograms; i++)
+				kill(programs[i], signo);
+			continue;
+		}
+		while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED)) > 0) {
+			if (WIFSTOPPED(status)) {
+				if (is_program(pid, false))
+					report(reports, STOPPED, pid, WSTOPSIG(status));
+			} else if (!WIFCONTINUED(status) && is_program(pid, true)) {
+				if (!first_failure)
+					first_failure = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+				report(reports, ENDED, pid, status);
+			}
+		}
+		if (pid < 0 && errno == ECHILD && (signo == SIG_END || !report(reports, NONE_LEFT, 0, 0)))
+			exit(first_failure);
+	}
+}
