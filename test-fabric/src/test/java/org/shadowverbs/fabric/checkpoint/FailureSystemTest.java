@@ -16,6 +16,8 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
@@ -66,9 +68,11 @@ final class FailureSystemTest {
         }
     }
 
-    @Test
-    void aRankIsKilledWhileImagesAreSaved() throws Exception {
-        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = Distribution.start(criu.environment())) {
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void aRankIsKilledWhileImagesAreSaved(final boolean inJobRoot) throws Exception {
+        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = inJobRoot
+                ? Distribution.startInJobRoot(criu.environment()) : Distribution.start(criu.environment())) {
             final String before = launchAndCheckpoint(job);
             final ProcessHandle rank = rank(victim);
             criu.put();
@@ -250,8 +254,9 @@ final class FailureSystemTest {
         Selfcheck.verify(survivor);
     }
 
+    /** In a job root the program itself descends from what was started, too; its ranks are younger. */
     private static ProcessHandle rank(final Running program) {
-        return program.descendants().getFirst();
+        return program.descendants().getLast();
     }
 
     /** One side of ibv_rc_pingpong under the preload, the other not: it cannot be saved, and ends as if nobody had tried. */

@@ -4,6 +4,7 @@ package org.shadowverbs.fabric.harness;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashMap;
 import java.util.Map;
 
 /** What the system tests run: the built distribution. Process images need root, and a test without it fails here. */
@@ -22,5 +23,12 @@ public final class Distribution {
 
     public static Job start() throws IOException, InterruptedException {
         return start(Map.of());
+    }
+
+    /** All its launches are into a job root, as under mpirun or srun. */
+    public static Job startInJobRoot(final Map<String, String> environment) throws IOException, InterruptedException {
+        final Map<String, String> all = new HashMap<>(environment);
+        all.put("PMI_RANK", "0");
+        return start(all);
     }
 }

@@ -18,9 +18,8 @@ import org.shadowverbs.fabric.harness.Running;
 final class JobRootSystemTest {
     private static final Duration COMMAND = Running.DEADLINE;
 
-    /** As under mpirun or srun. */
     private static Job start() throws Exception {
-        return Distribution.start(Map.of("PMI_RANK", "0"));
+        return Distribution.startInJobRoot(Map.of());
     }
 
     @Test

@@ -9,8 +9,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
+import java.util.Map;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Running;
@@ -44,9 +47,10 @@ final class OutputSystemTest {
         }
     }
 
-    @Test
-    void goesOnWithOutputToAFile() throws Exception {
-        try (Job job = Distribution.start()) {
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void goesOnWithOutputToAFile(final boolean inJobRoot) throws Exception {
+        try (Job job = inJobRoot ? Distribution.startInJobRoot(Map.of()) : Distribution.start()) {
             final Path output = job.work().resolve("printed");
             final Running program = launch(job, "program", " >'" + output + "'");
             final String folder = checkpointRunOnAndKill(job, program, output);
@@ -64,9 +68,10 @@ final class OutputSystemTest {
         }
     }
 
-    @Test
-    void goesOnWithOutputToAPipe() throws Exception {
-        try (Job job = Distribution.start()) {
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void goesOnWithOutputToAPipe(final boolean inJobRoot) throws Exception {
+        try (Job job = inJobRoot ? Distribution.startInJobRoot(Map.of()) : Distribution.start()) {
             final Path output = job.work().resolve("printed");
             final Running program = launch(job, "program", " | cat >'" + output + "'");
             final Running restart = finish(job, checkpointRunOnAndKill(job, program, output));
@@ -75,9 +80,10 @@ final class OutputSystemTest {
         }
     }
 
-    @Test
-    void goesOnWithOutputToATerminal() throws Exception {
-        try (Job job = Distribution.start()) {
+    @ParameterizedTest
+    @ValueSource(booleans = {false, true})
+    void goesOnWithOutputToATerminal(final boolean inJobRoot) throws Exception {
+        try (Job job = inJobRoot ? Distribution.startInJobRoot(Map.of()) : Distribution.start()) {
             final Path output = job.work().resolve("printed");
             final String command = launchCommand(job);
             final Running program = job.runCommandLine("program", "script", "-qfec", command, output.toString());
