@@ -38,6 +38,10 @@ for_test="
 	g++:g++
 	/usr/include/gloo/config.h:libgloo-dev
 	ip:iproute2
+	munged:munge
+	slurmctld:slurmctld
+	slurmd:slurmd
+	srun:slurm-client
 	gdb:gdb"
 
 say()

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
@@ -15,7 +14,6 @@ import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import java.util.function.BooleanSupplier;
 import java.util.function.Predicate;
 import java.util.stream.Stream;
@@ -468,30 +466,12 @@ public final class Job implements AutoCloseable {
                 program.close();
             }
         } finally {
-            endWhatIsLeft();
+            // A coordinator or agent that has not answered, and what programs that have ended left behind.
+            Running.endAllOf(work);
             remove(fabric);
             if (System.getProperty("shadowverbs.keep") == null) {
                 remove(work);
             }
-        }
-    }
-
-    /** Kills, by their pids, a coordinator or agent that has not answered, and what programs that have ended left behind. */
-    private void endWhatIsLeft() {
-        final List<ProcessHandle> left = ProcessHandle.allProcesses().filter(this::isOurs).toList();
-        left.forEach(ProcessHandle::destroyForcibly);
-        for (final ProcessHandle process : left) {
-            process.onExit().completeOnTimeout(process, COMMAND.toSeconds(), TimeUnit.SECONDS).join();
-        }
-    }
-
-    /** Its environment names this job's folder, as that of all that it has started does. */
-    private boolean isOurs(final ProcessHandle process) {
-        try {
-            return Files.readString(Path.of("/proc", Long.toString(process.pid()), "environ"), StandardCharsets.ISO_8859_1)
-                    .contains("TMPDIR=" + work + "/");
-        } catch (IOException e) {
-            return false; // it has ended, or is another user's
         }
     }
 

@@ -139,6 +139,22 @@ public final class Running implements AutoCloseable {
         });
     }
 
+    /** Kills, by their pids, what has a TMPDIR in that folder, as all has that was started with it, and waits for the end. */
+    static void endAllOf(final Path folder) {
+        final List<ProcessHandle> left = ProcessHandle.allProcesses().filter(process -> {
+            try {
+                return Files.readString(Path.of("/proc", Long.toString(process.pid()), "environ"), StandardCharsets.ISO_8859_1)
+                        .contains("TMPDIR=" + folder + "/");
+            } catch (IOException e) {
+                return false; // it has ended, or is another user's
+            }
+        }).toList();
+        left.forEach(ProcessHandle::destroyForcibly);
+        for (final ProcessHandle process : left) {
+            process.onExit().completeOnTimeout(process, DEADLINE.toSeconds(), TimeUnit.SECONDS).join();
+        }
+    }
+
     private static Path pidNamespace() {
         try {
             return Files.readSymbolicLink(Path.of("/proc/self/ns/pid"));

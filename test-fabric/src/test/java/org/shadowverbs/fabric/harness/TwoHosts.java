@@ -14,23 +14,21 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.Assumptions;
 
 /**
- * Two network namespaces joined by a cable (veth), each with a name, one address and no default route, and with an agent of
- * its own: what two hosts on one Ethernet, with a file system that they share, are to a job. The coordinator is on the first.
- * All of it is removed at the end.
+ * Two networks joined by a cable, each with a name and with an agent of its own: what two hosts on one Ethernet, with a file
+ * system that they share, are to a job. The coordinator is on the first. All of it is removed at the end.
  */
 public final class TwoHosts implements AutoCloseable {
     private static final Duration COMMAND = Running.DEADLINE;
     private static final String SECRET = "known to both hosts";
 
-    private final String prefix = "svt" + ProcessHandle.current().pid() + "-";
     private final Path work;
     private final List<Running> programs = new ArrayList<>();
     private final Map<String, String> environment;
     private List<String> ownOnSecond = List.of();
     private List<String> asUser = List.of();
+    private TwoNetworks networks;
     private int commands;
     private String port;
 
@@ -62,14 +60,8 @@ public final class TwoHosts implements AutoCloseable {
     }
 
     private void connect() throws IOException, InterruptedException {
-        final boolean able = ip("netns", "add", namespace(0)) == 0 && ip("netns", "add", namespace(1)) == 0
-                && ip("link", "add", "cable", "netns", namespace(0), "type", "veth", "peer", "name", "cable", "netns",
-                        namespace(1)) == 0;
-        Assumptions.assumeTrue(able, "network namespaces cannot be made here: " + programs.getLast().errors());
+        networks = TwoNetworks.make(work);
         for (int host = 0; host < 2; host++) {
-            mustIp("-n", namespace(host), "address", "add", address(host) + "/24", "dev", "cable");
-            mustIp("-n", namespace(host), "link", "set", "cable", "up");
-            mustIp("-n", namespace(host), "link", "set", "lo", "up");
             start("name-" + host, environment, List.of("unshare", "--uts=" + Files.createFile(uts(host)), "hostname",
                     name(host))).succeed(COMMAND);
         }
@@ -115,10 +107,6 @@ public final class TwoHosts implements AutoCloseable {
         return work.resolve("checkpoints");
     }
 
-    private String namespace(final int host) {
-        return prefix + host;
-    }
-
     private Path uts(final int host) {
         return work.resolve("uts-" + host);
     }
@@ -128,19 +116,7 @@ public final class TwoHosts implements AutoCloseable {
     }
 
     public static String address(final int host) {
-        return "10.77.0." + (host + 1);
-    }
-
-    private int ip(final String... arguments) throws IOException, InterruptedException {
-        final List<String> command = new ArrayList<>(List.of("ip"));
-        command.addAll(List.of(arguments));
-        return start("ip-" + commands++, System.getenv(), command).awaitEnd(COMMAND);
-    }
-
-    private void mustIp(final String... arguments) throws IOException, InterruptedException {
-        if (ip(arguments) != 0) {
-            throw new IOException("ip " + String.join(" ", arguments) + ": " + programs.getLast().errors());
-        }
+        return TwoNetworks.address(host);
     }
 
     /** Launches a program on a host, over TCP from its first line. */
@@ -224,7 +200,7 @@ public final class TwoHosts implements AutoCloseable {
     private Running shadowverbs(final int host, final String... arguments) throws IOException {
         final Map<String, String> its = new HashMap<>(environment);
         its.put("SHADOWVERBS_RUN_DIR", work.resolve("run-" + host).toString());
-        final List<String> command = new ArrayList<>(List.of("nsenter", "--net=/run/netns/" + namespace(host),
+        final List<String> command = new ArrayList<>(List.of("nsenter", "--net=" + networks.file(host),
                 "--uts=" + uts(host)));
         command.addAll(host == 1 ? ownOnSecond : List.of());
         command.addAll(asUser);
@@ -248,10 +224,12 @@ public final class TwoHosts implements AutoCloseable {
                 program.close();
             }
             for (int host = 0; host < 2; host++) {
-                ip("netns", "delete", namespace(host));
                 if (Files.exists(uts(host))) {
                     start("forget-" + host, environment, List.of("umount", uts(host).toString())).awaitEnd(COMMAND);
                 }
+            }
+            if (networks != null) {
+                networks.close();
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
