@@ -29,6 +29,7 @@ enum kind {
 	ENDED,		/* keeper to run: value is what wait(2) says. Top to keeper: the same, of pid */
 	STOPPED,	/* value is the signal */
 	NONE_LEFT,	/* top to keeper: it has no child */
+	LINE,		/* a child of the top to the keeper: a line to the launcher, with what is to be copied from and to it */
 };
 
 struct message {
@@ -82,8 +83,8 @@ void keeper(const char *self, const char *socket, bool user, int ready) __attrib
 /* top.c: the topmost process of the tree, with the paths of the keeper's sockets for programs and for reports. */
 void top(const char *tasks, const char *reports) __attribute__((noreturn));
 
-/* program.c: a child of the top, which becomes the program that the keeper has for it. */
-void program(const char *tasks) __attribute__((noreturn));
+/* program.c: a child of the top, which becomes the program that the keeper has for it, with this line to its launcher (pmi.h). */
+void program(const char *tasks, int line) __attribute__((noreturn));
 
 /* stand-in.c: what `launch` becomes. */
 int stand_in(const char *socket, const char *path, char **argv);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "job-root.h"
+#include "lines.h"
 #include "namespaces.h"
 #include "say.h"
 
@@ -105,6 +106,10 @@ static bool called(int caller)
 		kill(top_pid, SIG_BIRTH);
 		return true;
 	}
+	if (message.kind == LINE && nfds == 2) {
+		lines_add(fds[0], fds[1]);
+		return false;
+	}
 	close_all(fds, nfds);
 	if (message.kind == ASK) {
 		asked(caller);
@@ -186,14 +191,14 @@ static void serve(int listening, int reports, int signals)
 	struct pollfd *wait = NULL;
 
 	for (;;) {
-		size_t n = 3, had_callers = ncallers, had_launches = nlaunches;
+		size_t n = 3, had_callers = ncallers, had_launches = nlaunches, had_lines = lines_count();
 		bool ending = none_left && !nlaunches;
 
 		if (reserved && now() >= reserved_until)
 			reserved = 0;
 		if (ending && !reserved)
 			kill(top_pid, SIG_END);
-		wait = grown(wait, (3 + ncallers + nlaunches) * sizeof(*wait));
+		wait = grown(wait, (3 + ncallers + nlaunches + had_lines) * sizeof(*wait));
 		wait[0] = (struct pollfd){ .fd = listening, .events = POLLIN };
 		wait[1] = (struct pollfd){ .fd = reports, .events = POLLIN };
 		wait[2] = (struct pollfd){ .fd = signals, .events = POLLIN };
@@ -201,8 +206,11 @@ static void serve(int listening, int reports, int signals)
 			wait[n++] = (struct pollfd){ .fd = callers[i], .events = POLLIN };
 		for (size_t i = 0; i < nlaunches; i++)
 			wait[n++] = (struct pollfd){ .fd = launches[i].stand_in, .events = POLLIN };
+		lines_wait(wait + n);
+		n += had_lines;
 		if (poll(wait, n, reserved ? 1000 : -1) <= 0)
 			continue;
+		lines_copy(wait + n - had_lines, had_lines);
 		/* From the end, so that what is removed moves nothing that is still to be looked at. */
 		for (size_t i = had_launches; i-- > 0;)
 			if (wait[3 + had_callers + i].revents)

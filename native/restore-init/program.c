@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "job-root.h"
 #include "namespaces.h"
+#include "pmi.h"
 #include "say.h"
 
 #include <errno.h>
@@ -194,7 +195,7 @@ static char *next_string(char **at, const char *end)
 	return text;
 }
 
-void program(const char *tasks)
+void program(const char *tasks, int line)
 {
 	int fds[MAX_FDS + 1], nfds, keeper;
 	struct message message = { .kind = ASK };
@@ -233,6 +234,7 @@ void program(const char *tasks)
 		argv[i] = next_string(&at, end);
 	for (uint32_t i = 0; i < d->envc; i++)
 		environment[i] = next_string(&at, end);
+	pmi_hand_over(tasks, environment, line, fds + 1, d->fd, nfds - 1);
 	open_by_these_mounts(fds + 1, d->fd, nfds - 1);
 	number(fds + 1, d->fd, d->nfds);
 	if (chdir(folder))

@@ -42,13 +42,15 @@ static void put_string(int fd, const char *text)
 /* All that are open: what is not for the program was closed when this one was executed. */
 static int inherited(int32_t *numbers)
 {
-	int n = 0, limit = 0;
+	/* MPICH's mpirun leaves its line to its own proxy open in all ranks, of no use to them; no image can have it. */
+	const char *control = getenv("HYDI_CONTROL_FD");
+	int n = 0, limit = 0, launchers_own = control ? atoi(control) : -1;
 	char *maximum = read_all("/proc/self/status"), *size = maximum ? strstr(maximum, "\nFDSize:") : NULL;
 
 	limit = size ? atoi(size + 8) : 1024;
 	free(maximum);
 	for (int fd = 0; fd < limit; fd++) {
-		if (fcntl(fd, F_GETFD) < 0)
+		if (fd == launchers_own || fcntl(fd, F_GETFD) < 0)
 			continue;
 		if (n == MAX_FDS) {
 			errno = EMFILE;

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "job-root.h"
+#include "pmi.h"
 #include "say.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,13 +34,20 @@ static void birth(const char *tasks, const char *reports)
 {
 	pid_t *more = realloc(programs, (nprograms + 1) * sizeof(*programs));
 	pid_t pid = -1;
+	int line[2];
 
-	if (more) {
+	if (more)
 		programs = more;
+	if (more && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, line)) {
 		pid = fork();
+		if (!pid)
+			program(tasks, line[1]);
+		close(line[1]);
+		if (pid < 0)
+			close(line[0]);
+		else
+			pmi_expect(line[0]);
 	}
-	if (!pid)
-		program(tasks);
 	if (pid < 0)
 		report(reports, ENDED, -1, W_EXITCODE(CANNOT_RUN, 0));
 	else
@@ -55,29 +65,45 @@ static bool is_program(pid_t pid, bool forget)
 	return false;
 }
 
+static bool wait_for(int signals, int requests, struct signalfd_siginfo *info)
+{
+	struct pollfd wait[2] = { { .fd = signals, .events = POLLIN }, { .fd = requests, .events = POLLIN } };
+	int n = poll(wait, 2, pmi_timeout());
+
+	if (n == 0 || (n > 0 && wait[1].revents))
+		pmi_serve();
+	return n > 0 && wait[0].revents && read(signals, info, sizeof(*info)) == sizeof(*info);
+}
+
 void top(const char *tasks, const char *reports)
 {
-	int first_failure = 0;
+	const char *agent = getenv("SHADOWVERBS_AGENT");
+	int first_failure = 0, signals, requests;
 	sigset_t all;
 
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, NULL);
+	signals = signalfd(-1, &all, SFD_CLOEXEC);
+	if (signals < 0)
+		die(CANNOT_RUN, "signalfd", "");
+	requests = pmi_open(pmi_place, agent ? agent : "");
 	/* What a program leaves behind stays in the tree. */
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	for (;;) {
-		siginfo_t info;
-		int signo = sigwaitinfo(&all, &info), status;
+		struct signalfd_siginfo info;
+		int signo, status;
 		pid_t pid;
 
-		if (signo < 0)
+		if (!wait_for(signals, requests, &info))
 			continue;
+		signo = info.ssi_signo;
 		if (signo == SIG_BIRTH) {
 			birth(tasks, reports);
 			continue;
 		}
 		if (signo != SIGCHLD && signo != SIG_END) {
 			/* From a restart, which passes on what it is told. Whoever else sends one sends it to the programs too. */
-			for (size_t i = 0; info.si_pid == 1 && i < nprograms; i++)
+			for (size_t i = 0; info.ssi_pid == 1 && i < nprograms; i++)
 				kill(programs[i], signo);
 			continue;
 		}

@@ -55,8 +55,15 @@ $(TEST_DIR)/shadowverbs-job-root: $(JOB_ROOT:%=restore-init/%) $(wildcard restor
 	@echo '  TEST  $@'
 	@$(OF_RESTORE_INIT)
 
-check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root
+# Has what it tests in it.
+$(TEST_DIR)/pmi: tests/pmi.c $(PMI:%=restore-init/%) $(wildcard restore-init/*.h) | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(OF_RESTORE_INIT)
+
+check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi
 	@tests/rooms
 	@tests/coverage $(LIBRARY)
 	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
 	@tests/job-root $(TEST_DIR)/shadowverbs-job-root
+	@echo pmi
+	@ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 timeout 180 $(TEST_DIR)/pmi

@@ -109,6 +109,7 @@ int main(int argc, char **argv)
 	/* Where an MPI library makes connections when they are needed, these are new. */
 	for (int distance = 2; distance < ranks; distance++)
 		exchange(round * SIZES, sizes[SIZES - 1], distance);
+	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Finalize();
 	printf("DONE ok %llu\n", (unsigned long long)round);
 	return 0;

@@ -45,6 +45,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.PmiMessages.PmiNews;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 import org.shadowverbs.coordinator.store.PublishedStore;
@@ -70,6 +71,7 @@ public final class Agent implements AutoCloseable {
     private final Inspector inspector;
     private final CoordinatorLink coordinator;
     private final AgentSocket socket;
+    private final PmiTrees pmi;
     /** Freezing, saving and thawing, one after the other. */
     private final ExecutorService steps = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("images").factory());
@@ -137,7 +139,8 @@ public final class Agent implements AutoCloseable {
             JobBackend.forget(options.socket());
             programs.findRunning();
         }
-        socket = new AgentSocket(options, log, ranks, programs, this::job);
+        pmi = new PmiTrees(coordinator::send);
+        socket = new AgentSocket(options, log, ranks, programs, pmi, this::job);
         coordinator.start();
         socket.open();
     }
@@ -219,6 +222,7 @@ public final class Agent implements AutoCloseable {
                 coordinator.ending(); // its connection is about to end, and that is no loss
                 Thread.ofPlatform().name("quit").start(() -> quit(m.reason()));
             }
+            case PmiNews m -> pmi.answered(m);
             case Restored m -> running.complete(m.problem());
             case Refused m -> log.add("the coordinator refuses: " + m.reason());
             default -> throw new ProtocolException("message of type " + message.type() + " from the coordinator");
@@ -241,6 +245,7 @@ public final class Agent implements AutoCloseable {
             job = m.job();
             deadlineSeconds = m.deadlineSeconds();
             ranks.coordinatorCame(m.epoch());
+            pmi.coordinatorCame();
             if (joined.getCount() == 0 && ranks.allRun()) {
                 running.complete(""); // what the coordinator before this one was about to say
             }

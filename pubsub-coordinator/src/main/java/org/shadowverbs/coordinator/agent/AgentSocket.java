@@ -15,12 +15,13 @@ import org.shadowverbs.coordinator.protocol.LaunchMessages.RegisterTree;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
+import org.shadowverbs.coordinator.protocol.PmiMessages.PmiState;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
 
 /**
  * The Unix socket of a host's agent. Whoever comes says first what it is: a rank, which stays for as long as its process
- * lives, or a launch, which is answered at once.
+ * lives, or a launch or a tree that speaks for its ranks, which are answered at once.
  */
 final class AgentSocket implements AutoCloseable {
     private static final int BACKLOG = 128;
@@ -29,6 +30,7 @@ final class AgentSocket implements AutoCloseable {
     private final EventLog log;
     private final LocalRanks ranks;
     private final LaunchedPrograms programs;
+    private final PmiTrees pmi;
     private final Supplier<String> job;
     private final Acceptor acceptor;
 
@@ -39,11 +41,12 @@ final class AgentSocket implements AutoCloseable {
      * @throws IOException when the socket can't be made
      */
     AgentSocket(final AgentOptions options, final EventLog log, final LocalRanks ranks,
-            final LaunchedPrograms programs, final Supplier<String> job) throws IOException {
+            final LaunchedPrograms programs, final PmiTrees pmi, final Supplier<String> job) throws IOException {
         this.options = options;
         this.log = log;
         this.ranks = ranks;
         this.programs = programs;
+        this.pmi = pmi;
         this.job = job;
         Files.deleteIfExists(options.socket());
         final ServerSocketChannel listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
@@ -66,23 +69,33 @@ final class AgentSocket implements AutoCloseable {
     private void serve(final Message first, final FrameChannel channel) throws IOException {
         switch (first) {
             case Hello hello -> {
-                check(hello.version(), hello.secret());
+                check(hello.version());
+                check(hello.secret());
                 ranks.serve(hello, channel);
             }
             case RegisterTree tree -> {
-                check(tree.version(), tree.secret());
+                check(tree.version());
+                check(tree.secret());
                 programs.register(tree);
                 channel.write(new Registered(job.get()));
+            }
+            // Of no use to whoever has no program of the job: so it shows no secret.
+            case PmiState state -> {
+                check(state.version());
+                channel.write(pmi.said(state));
             }
             default -> throw new ProtocolException("a connection begins with message type " + first.type());
         }
     }
 
-    private void check(final int version, final String secret) throws ProtocolException {
+    private static void check(final int version) throws ProtocolException {
         if (version != FrameType.VERSION) {
             throw new ProtocolException("peer of protocol version " + version + ", this agent has version "
                     + FrameType.VERSION + ": restart the program with this installation");
         }
+    }
+
+    private void check(final String secret) throws ProtocolException {
         if (options.secretGiven() && !options.secret().equals(secret)) {
             throw new ProtocolException("wrong job secret (SHADOWVERBS_SECRET)");
         }

@@ -83,7 +83,7 @@ final class ImageWorker {
         } catch (PassingStateException e) {
             return new StepFailed(m.epoch(), "FREEZE", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
-            return new StepFailed(m.epoch(), "FREEZE", e.getMessage());
+            return new StepFailed(m.epoch(), "FREEZE", e.getMessage(), e instanceof PassingStateException);
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "FREEZE", e.toString());
         }

@@ -32,6 +32,11 @@ final class LaunchCommand extends CliCommand {
     /** The topmost process of the tree that a rank is in. */
     private static final String TREE = "SHADOWVERBS_TREE";
 
+    /** Names the descriptor of a rank's line to its launcher. */
+    private static final String PMI_SOCKET = "PMI_FD";
+    /** How the names of the variables begin that say where a process finds its PMIx server. */
+    private static final String PMIX_SERVER = "PMIX_SERVER_URI";
+
     /** What a launcher of several ranks sets. */
     private static final List<String> LAUNCHER_VARIABLES = List.of("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK",
             "MV2_COMM_WORLD_RANK", "SLURM_PROCID");
@@ -56,6 +61,7 @@ final class LaunchCommand extends CliCommand {
     @Override
     public Integer call() throws CommandException {
         final Descriptors descriptors = Descriptors.atStart();
+        refuseForeignPmix();
         final String chosen = backends.ofLaunch(fabric.get(), environment);
         final Address address = coordinator.address(environment);
         final Path program = Program.find(argv.get().getFirst(), environment.getOrDefault("PATH", "/usr/bin:/bin"));
@@ -109,10 +115,11 @@ final class LaunchCommand extends CliCommand {
 
     /**
      * Where the job root listens that is to be the program's parent; null when this process is to become the program. Ranks that a
-     * launcher starts side by side share memory and pipes, and an ordinary user's are saved in a user namespace of his.
+     * launcher starts side by side share memory and pipes, it keeps their lines to the launcher, and an ordinary user's are saved
+     * in a user namespace of his.
      */
     private Path jobRoot(final Path agent) {
-        return Rights.ordinary() || severalRanks() ? JobRoot.socket(agent.getParent()) : null;
+        return Rights.ordinary() || severalRanks() || environment.containsKey(PMI_SOCKET) ? JobRoot.socket(agent.getParent()) : null;
     }
 
     /** @return the pid of the topmost process of the job root; 0 when root can't have one, and does without */
@@ -141,6 +148,17 @@ final class LaunchCommand extends CliCommand {
         command.add(program.toAbsolutePath().toString());
         command.addAll(argv);
         become(executable, command, newEnvironment);
+    }
+
+    /** What a launcher keeps for its ranks behind PMIx nobody can ask it for, and no image of the ranks has it. */
+    private void refuseForeignPmix() throws CommandException {
+        if (environment.containsKey(TREE) || environment.keySet().stream().noneMatch(name -> name.startsWith(PMIX_SERVER))) {
+            return;
+        }
+        final boolean slurm = environment.containsKey("SLURM_PROCID") && !environment.containsKey("OMPI_COMM_WORLD_RANK");
+        throw new CommandException("launch: the PMIx server of this process is outside of the job and would be lost with it; "
+                + (slurm ? "use srun --mpi=pmi2 shadowverbs launch PROGRAM (MPICH, MVAPICH, Intel MPI), or srun --mpi=none for a"
+                        + " program without MPI" : "put launch before it: shadowverbs launch mpirun ... PROGRAM"));
     }
 
     private static boolean coordinatorRuns(final Address address) throws CommandException {

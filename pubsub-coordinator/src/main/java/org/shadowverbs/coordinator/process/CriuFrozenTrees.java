@@ -126,6 +126,9 @@ final class CriuFrozenTrees implements FrozenTrees {
         if (!sharing.findings().isEmpty()) {
             throw new CheckpointException(sharing.findings());
         }
+        if (!sharing.passing().isEmpty()) {
+            throw new PassingStateException(sharing.passing().getFirst().toString());
+        }
     }
 
     /** Looks at trees that run: what stands in the way only while a program starts is not there at the next look. */
@@ -135,7 +138,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             groups.clear();
             trees.forEach(tree -> groups.put(tree, null));
             sharing = Sharing.of(trees, request);
-            if (sharing.findings().isEmpty() && JobRoot.takingOver(trees).isEmpty()) {
+            if (sharing.findings().isEmpty() && sharing.passing().isEmpty() && JobRoot.takingOver(trees).isEmpty()) {
                 return;
             }
             if (looks == LOOKS || System.nanoTime() - deadline > 0) {

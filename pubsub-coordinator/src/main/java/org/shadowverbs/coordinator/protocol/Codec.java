@@ -15,7 +15,7 @@ import java.util.Map;
  * Whatever the bytes are, decoding ends with a message or a {@link ProtocolException}.
  */
 public final class Codec {
-    private static final int LEGS = 4;
+    private static final int LEGS = 5;
 
     private Codec() {
     }
@@ -99,7 +99,8 @@ public final class Codec {
             case 0 -> RankMessages.TYPES;
             case 1 -> LaunchMessages.TYPES;
             case 2 -> HostMessages.TYPES;
-            default -> RestartMessages.TYPES;
+            case 3 -> RestartMessages.TYPES;
+            default -> PmiMessages.TYPES;
         };
     }
 }

@@ -41,6 +41,10 @@ public final class FrameType {
     public static final byte REGISTER_TREE = 30;
     public static final byte REGISTERED = 31;
 
+    // restored tree <-> agent <-> coordinator
+    public static final byte PMI_STATE = 34;
+    public static final byte PMI_NEWS = 35;
+
     // agent <-> coordinator
     public static final byte AGENT_HELLO = 40;
     public static final byte AGENT_WELCOME = 41;

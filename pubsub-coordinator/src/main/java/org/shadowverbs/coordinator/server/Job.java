@@ -25,10 +25,12 @@ import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
+import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.PmiMessages.PmiState;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
@@ -49,12 +51,15 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  * that of a coordinator started anew, which has to be opened before it can be asked.
  */
 final class Job {
+    private static final int SIGKILL = 9;
+
     private final ReentrantLock lock = new ReentrantLock();
     private final EventLog log;
     private final Runnable whenEmpty;
     private final Members members = new Members();
     private final Published published;
     private final Notifications notifications;
+    private final PmiSpaces pmi = new PmiSpaces();
     private final Epoch epoch;
     private final Lineage lineage;
 
@@ -115,6 +120,7 @@ final class Job {
             epoch.atLeast(hello.epoch(), hello.attempt());
             if (hello.restored()) {
                 lineage.restarted(hello.epoch());
+                pmi.clear();
             }
             settings.putAll(hello.settings());
             members.joined(session, hello);
@@ -204,6 +210,7 @@ final class Job {
                 case Frozen m -> epoch.stepAnswered(from, "FREEZE", m.epoch(), m);
                 case Saved m -> epoch.stepAnswered(from, "SAVE", m.epoch(), m);
                 case Thawed m -> epoch.stepAnswered(from, "THAW", m.epoch(), m);
+                case PmiState m -> pmi(from, m);
                 case StepProgress m -> epoch.stepGoesOn(from, m);
                 case StepFailed m -> {
                     log.add(m.step() + " failed on host " + from.host() + ": " + m.reason());
@@ -217,6 +224,14 @@ final class Job {
         }
         if (mayBeEmpty) {
             checkEmpty();
+        }
+    }
+
+    private void pmi(final AgentSession from, final PmiState m) {
+        from.send(pmi.answer(m));
+        if (!m.abort().isEmpty()) {
+            log.add("the job ends: " + m.abort());
+            members.agents().forEach(agent -> agent.send(new Terminate(SIGKILL)));
         }
     }
 

@@ -60,6 +60,18 @@ class MainTest {
 
     @ParameterizedTest
     @CsvSource({
+        "OMPI_COMM_WORLD_RANK, 'put launch before it: shadowverbs launch mpirun ... PROGRAM'",
+        "SLURM_PROCID, 'use srun --mpi=pmi2 shadowverbs launch PROGRAM'",
+    })
+    void aPmixServerOutsideOfTheJobIsRefusedWithTheCommandThatWorks(final String variable, final String words) {
+        final Ran ran = run(Map.of("PMIX_SERVER_URI41", "1.0;tcp4://127.0.0.1:1", variable, "0", "PATH", "/usr/bin:/bin"),
+                "launch", "true");
+        assertEquals(1, ran.status());
+        assertTrue(ran.err().contains("the PMIx server of this process is outside of the job") && ran.err().contains(words), ran.err());
+    }
+
+    @ParameterizedTest
+    @CsvSource({
         "'', no command is given",
         "fly, no such command: fly",
         "help fly, no such command: fly",

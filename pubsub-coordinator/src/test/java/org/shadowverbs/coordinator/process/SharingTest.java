@@ -5,6 +5,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.net.StandardProtocolFamily;
+import java.net.UnixDomainSocketAddress;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
@@ -49,6 +53,23 @@ final class SharingTest {
     void acceptsAUnixSocketWithinTheTree() throws Exception {
         start("unix");
         assertEquals(List.of(), findings(process.pid()));
+    }
+
+    /** As the top of a restored job root is for a moment, when it asks for its ranks. */
+    @Test
+    void aConnectionToTheAgentItselfPasses() throws Exception {
+        final Path socket = folder.resolve("agent");
+        try (ServerSocketChannel agent = ServerSocketChannel.open(StandardProtocolFamily.UNIX)) {
+            agent.bind(UnixDomainSocketAddress.of(socket));
+            start("connected", socket.toString());
+            try (SocketChannel accepted = agent.accept()) {
+                assertTrue(accepted.isConnected());
+                final Sharing sharing = Sharing.of(ProcessTree.of(List.of(new ProcessRoot("rank 0", process.pid()))), request(process.pid()));
+                assertEquals(List.of(), sharing.findings());
+                assertEquals("rank 0 (pid " + process.pid() + ", opener, fd " + fd(process.pid(), "socket:[") + "): asks its agent",
+                        sharing.passing().getFirst().toString());
+            }
+        }
     }
 
     @Test
@@ -103,10 +124,13 @@ final class SharingTest {
         return findings.getFirst().toString();
     }
 
+    private static FreezeRequest request(final long pid) {
+        return FreezeRequest.of(List.of(new ProcessRoot("rank 0", pid)), Set.of(), Duration.ofSeconds(10), Progress.UNTOLD);
+    }
+
     private static List<Finding> findings(final long pid) {
         try {
-            return new Criu().inspect(FreezeRequest.of(List.of(new ProcessRoot("rank 0", pid)), Set.of(),
-                        Duration.ofSeconds(10), Progress.UNTOLD), null);
+            return new Criu().inspect(request(pid), null);
         } catch (final CheckpointException e) {
             throw new AssertionError(e);
         }

@@ -182,6 +182,11 @@ final class TestPrograms {
             			return 0;
             		}
             		close(pair[1]);
+            	} else if (!strcmp(argv[1], "connected")) {
+            		struct sockaddr_un address = { .sun_family = AF_UNIX };
+            		strcpy(address.sun_path, argv[2]);
+            		if (connect(socket(AF_UNIX, SOCK_STREAM, 0), (struct sockaddr *)&address, sizeof(address)))
+            			return 96;
             	} else if (!strcmp(argv[1], "device")) {
             		open(argv[2], O_RDWR);
             	} else if (!strcmp(argv[1], "shm")) {

@@ -4,11 +4,15 @@ package org.shadowverbs.coordinator.protocol;
 import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.RecordComponent;
 import java.lang.reflect.Type;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HexFormat;
@@ -29,7 +33,7 @@ import org.junit.jupiter.api.Test;
 /** Every message, filled at random, comes back as it was; bytes that are no message end in a ProtocolException. */
 class CodecTest {
     private static final List<Class<?>> MESSAGES = Stream.of(RankMessages.class, LaunchMessages.class,
-            HostMessages.class, RestartMessages.class).flatMap(c -> Arrays.stream(c.getDeclaredClasses()))
+            HostMessages.class, RestartMessages.class, PmiMessages.class).flatMap(c -> Arrays.stream(c.getDeclaredClasses()))
             .filter(Message.class::isAssignableFrom).toList();
 
     @Provide
@@ -153,5 +157,15 @@ class CodecTest {
             types.add(((Message) random(type, new Random(1))).type());
         }
         assertEquals(MESSAGES.size(), types.size());
+    }
+
+    /** What says some of the messages in C. */
+    @Test
+    void theJobRootSpeaksTheSameVersion() throws IOException {
+        final String source = Files.readString(Path.of("../native/restore-init/pmi-agent.c"));
+        for (final String line : List.of("VERSION " + FrameType.VERSION, "PMI_STATE " + FrameType.PMI_STATE,
+                "PMI_NEWS " + FrameType.PMI_NEWS)) {
+            assertTrue(source.lines().anyMatch(l -> l.split("\\s*/\\*")[0].strip().equals("#define " + line)), line);
+        }
     }
 }
