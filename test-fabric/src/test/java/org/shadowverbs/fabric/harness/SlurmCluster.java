@@ -251,13 +251,33 @@ public final class SlurmCluster implements AutoCloseable {
         return running;
     }
 
+    private static Path hostName(final long pid) {
+        return Path.of("/proc", Long.toString(pid), "ns/uts");
+    }
+
+    /** They go on trying to reach the controller, have no environment to be known by, and are nobody's children. */
+    private static void endStepDaemons(final List<Path> hostNames) {
+        ProcessHandle.allProcesses().filter(process -> {
+            try {
+                return hostNames.contains(Files.readSymbolicLink(hostName(process.pid())));
+            } catch (IOException e) {
+                return false; // it has ended
+            }
+        }).forEach(ProcessHandle::destroyForcibly);
+    }
+
     @Override
     public void close() throws IOException {
         try {
+            final List<Path> hostNames = new ArrayList<>();
+            for (final Running node : nodes) {
+                hostNames.add(Files.readSymbolicLink(hostName(node.pid())));
+            }
             for (final Running program : programs) {
                 program.close();
             }
             Running.endAllOf(work);
+            endStepDaemons(hostNames);
             if (networks != null) {
                 networks.close();
             }

@@ -49,6 +49,22 @@ final class TwoNetworks implements AutoCloseable {
             mustIp("-n", name(host), "link", "set", "cable", "up");
             mustIp("-n", name(host), "link", "set", "lo", "up");
         }
+        for (int host = 0; host < 2; host++) {
+            awaitUp(host);
+        }
+    }
+
+    /** The kernel says only a moment after the fact that a cable is plugged in at both ends, and programs believe it. */
+    private void awaitUp(final int host) throws IOException, InterruptedException {
+        final long end = System.nanoTime() + COMMAND.toNanos();
+        do {
+            mustIp("-n", name(host), "link", "show", "dev", "cable");
+            if (last.output().contains(" state UP ")) {
+                return;
+            }
+            Thread.sleep(Job.PAUSE);
+        } while (System.nanoTime() < end);
+        throw new IOException("waited " + COMMAND.toSeconds() + " s for the cable to be up: " + last.output());
     }
 
     private String name(final int host) {
