@@ -164,16 +164,31 @@ static void from_top(int reports)
 		}
 }
 
-static void __attribute__((noreturn)) end(void)
+/*
+ * From here on nobody comes any more. Whoever has come and was not heard finds the connection closed, and the next one finds no
+ * socket: it makes another job root, whose socket this process must leave alone.
+ */
+static void close_for_good(int *listening)
 {
-	unlink(report_path);
+	if (*listening < 0)
+		return;
 	unlink(socket_path);
+	close(*listening);
+	*listening = -1;
+	close_all(callers, ncallers);
+	ncallers = 0;
+}
+
+static void __attribute__((noreturn)) end(int listening)
+{
+	close_for_good(&listening);
+	unlink(report_path);
 	while (nlaunches)
 		ended(nlaunches - 1, SIGKILL);
 	exit(0);
 }
 
-static void children(int signals)
+static void children(int signals, int listening)
 {
 	struct signalfd_siginfo info;
 	pid_t pid;
@@ -183,7 +198,7 @@ static void children(int signals)
 	/* The end of this process ends whatever is left. */
 	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
 		if (pid == top_pid)
-			end();
+			end(listening);
 }
 
 static void serve(int listening, int reports, int signals)
@@ -191,13 +206,15 @@ static void serve(int listening, int reports, int signals)
 	struct pollfd *wait = NULL;
 
 	for (;;) {
-		size_t n = 3, had_callers = ncallers, had_launches = nlaunches, had_lines = lines_count();
-		bool ending = none_left && !nlaunches;
+		size_t n = 3, had_callers, had_launches = nlaunches, had_lines = lines_count();
 
 		if (reserved && now() >= reserved_until)
 			reserved = 0;
-		if (ending && !reserved)
+		if (none_left && !nlaunches && !reserved) {
+			close_for_good(&listening);
 			kill(top_pid, SIG_END);
+		}
+		had_callers = ncallers;
 		wait = grown(wait, (3 + ncallers + nlaunches + had_lines) * sizeof(*wait));
 		wait[0] = (struct pollfd){ .fd = listening, .events = POLLIN };
 		wait[1] = (struct pollfd){ .fd = reports, .events = POLLIN };
@@ -225,7 +242,7 @@ static void serve(int listening, int reports, int signals)
 		if (wait[1].revents)
 			from_top(reports);
 		if (wait[2].revents)
-			children(signals);
+			children(signals, listening);
 		if (wait[0].revents) {
 			int caller = accept4(listening, NULL, NULL, SOCK_CLOEXEC);
 
