@@ -51,6 +51,7 @@ for program in "$root"/test-fabric/hca/build/bin/* "$root"/test-fabric/programs/
 	fi
 done
 put "$tools/launcher.sh" "$new/bin/shadowverbs"
+put "$root/docs/job.sbatch" "$new/share/job.sbatch"
 echo "$java_home" >"$new/lib/java-home"
 
 # The rank's class path has what a rank needs and no more: neither Jackson nor Chronicle Map.

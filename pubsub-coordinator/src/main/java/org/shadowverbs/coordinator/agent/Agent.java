@@ -402,6 +402,8 @@ public final class Agent implements AutoCloseable {
 
     private void quit(final String reason) {
         log.add("agent ends: " + reason);
+        // A restored job may have ended before its coordinator could say that it runs.
+        running.complete(ranks.allRun() ? "" : "the job's coordinator has ended: " + reason);
         ranks.shutDown(reason);
         close();
     }

@@ -38,6 +38,12 @@ final class Daemons {
 
     /** Starts one and returns its ready line. */
     static String start(final String what, final List<String> command, final Path errors) throws CommandException {
+        return start(what, command, errors, Map.of());
+    }
+
+    /** @param more in its environment */
+    static String start(final String what, final List<String> command, final Path errors, final Map<String, String> more)
+            throws CommandException {
         // The daemon's parent ends at once; a shell stays for its ready line, since Java stops reading what a process
         // writes when that process, not the last one that holds the pipe, has ended.
         final List<String> piped = new ArrayList<>(List.of("/bin/sh", "-c", "\"$0\" \"$@\" | head -n 1"));
@@ -45,10 +51,11 @@ final class Daemons {
         final Process process;
         try {
             PrivateFiles.makeEmpty(errors);
-            process = new ProcessBuilder(piped)
+            final ProcessBuilder builder = new ProcessBuilder(piped)
                     .redirectInput(ProcessBuilder.Redirect.from(new File("/dev/null")))
-                    .redirectError(errors.toFile())
-                    .start();
+                    .redirectError(errors.toFile());
+            builder.environment().putAll(more);
+            process = builder.start();
         } catch (IOException e) {
             throw new CommandException(what + " can't be started: " + e.getMessage());
         }

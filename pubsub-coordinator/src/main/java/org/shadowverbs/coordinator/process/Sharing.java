@@ -25,6 +25,12 @@ final class Sharing {
 
     private static final String VERBS_DEVICES = "/dev/infiniband/";
     private static final String DELETED = " (deleted)";
+    private static final String CLOSE = "close it before the checkpoint";
+    private static final String LAUNCH_THE_LAUNCHER = "launch the launcher: shadowverbs launch mpirun ./program";
+    /** Commands, at most 15 bytes of each. */
+    private static final Set<String> LAUNCHERS =
+            Set.of("mpirun", "mpiexec", "mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "hydra_pmi_proxy", "mpirun.openmpi",
+                    "orterun", "orted", "prterun", "prted");
     private static final Set<String> DEVICES = Set.of(
             "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/ptmx", "/dev/kmsg");
     /** What the master of a pseudo terminal is opened by. */
@@ -312,8 +318,7 @@ final class Sharing {
             }
         }
         if (peer != null) {
-            refuse(subject(holder), "a pipe to " + process(peer) + " outside the job",
-                    "close it before the checkpoint");
+            refuse(subject(holder), "a pipe to " + process(peer) + " outside the job", mendOf(peer));
         }
     }
 
@@ -368,7 +373,7 @@ final class Sharing {
             refuse(subject(holder),
                     "a Unix socket to " + (pids.isEmpty() ? "a process" : process(pids.iterator().next()))
                             + " outside the job",
-                    "close it before the checkpoint");
+                    pids.isEmpty() ? CLOSE : mendOf(pids.iterator().next()));
         } else if (others.getFirst().tree() != holder.tree()) {
             split(holder, others.getFirst(), "a Unix socket");
         }
@@ -390,7 +395,7 @@ final class Sharing {
                     "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
                             + socket.remote().getPort()
                             + (pids.isEmpty() ? "" : ", " + process(pids.iterator().next()) + ",") + " outside the job",
-                    "close it before the checkpoint");
+                    pids.isEmpty() ? CLOSE : mendOf(pids.iterator().next()));
         }
     }
 
@@ -398,7 +403,7 @@ final class Sharing {
         refuse(one.tree().subject(one.member()),
                 "shares " + what + " with " + other.tree().subject(other.member())
                         + ", and nothing that was launched is above both",
-                "launch the program that starts both");
+                "launch the program that starts both, as in: shadowverbs launch mpirun ./program");
     }
 
     private void stdio(
@@ -443,6 +448,14 @@ final class Sharing {
             }
         }
         return outside;
+    }
+
+    private static String mendOf(final long peer) {
+        try {
+            return LAUNCHERS.contains(Proc.ids(peer).command()) ? LAUNCH_THE_LAUNCHER : CLOSE;
+        } catch (final IOException e) {
+            return CLOSE; // It has ended meanwhile.
+        }
     }
 
     private static String process(final long pid) {

@@ -94,6 +94,9 @@ class MainTest {
         "restart, no CKPTDIR is named",
         "restart a b, unexpected argument b",
         "restart --json a, unknown option --json",
+        "job, no COMMAND is named",
+        "job --fast true, unknown option --fast",
+        "job srun -N 2 ./ring, shadowverbs job -- srun --mpi=pmi2 shadowverbs launch ./program",
         "status all, unexpected argument all",
         "status --kill, unknown option --kill",
         "list a b, unexpected argument b",
@@ -239,7 +242,7 @@ class MainTest {
         assertEquals(overview.out(), run(environment(), "-h").out());
         assertTrue(run(environment(), "--version").out().startsWith("shadowverbs "));
         assertEquals(0, overview.status());
-        for (final String command : List.of("launch", "checkpoint", "restart", "status", "list", "kill", "quit",
+        for (final String command : List.of("launch", "checkpoint", "restart", "job", "status", "list", "kill", "quit",
                 "coordinator", "agent", "doctor", "demo", "bench", "help")) {
             assertTrue(overview.out().contains("  " + command), command);
             final Ran ran = run(environment(), "help", command);

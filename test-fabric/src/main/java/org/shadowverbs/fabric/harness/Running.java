@@ -117,12 +117,13 @@ public final class Running implements AutoCloseable {
 
     /** Its descendants that still run, for sending signals to. */
     public List<ProcessHandle> descendants() {
-        return Stream.concat(process.descendants(), inJobRoot()).toList();
+        return Stream.concat(process.descendants(), inJobRoot()).distinct().toList();
     }
 
-    /** What runs in a job root for it, when it has become a stand-in. */
+    /** What runs in a job root for it, when it or what it has started has become a stand-in. */
     private Stream<ProcessHandle> inJobRoot() {
-        if (!process.info().command().orElse("").endsWith("/shadowverbs-job-root")) {
+        if (Stream.concat(Stream.of(process.toHandle()), process.descendants())
+                .noneMatch(p -> p.info().command().orElse("").endsWith("/shadowverbs-job-root"))) {
             return Stream.empty();
         }
         final String marked = MARK + "=" + mark;
