@@ -7,6 +7,7 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -218,8 +219,12 @@ public final class Job implements AutoCloseable {
     static void giveTo(final int user, final Path folder, final Predicate<Path> which) throws IOException {
         try (Stream<Path> tree = Files.walk(folder)) {
             for (final Path path : tree.filter(which).toList()) {
-                Files.setAttribute(path, "unix:uid", user, LinkOption.NOFOLLOW_LINKS);
-                Files.setAttribute(path, "unix:gid", user, LinkOption.NOFOLLOW_LINKS);
+                try {
+                    Files.setAttribute(path, "unix:uid", user, LinkOption.NOFOLLOW_LINKS);
+                    Files.setAttribute(path, "unix:gid", user, LinkOption.NOFOLLOW_LINKS);
+                } catch (NoSuchFileException e) {
+                    continue; // a coordinator that is just ending has removed it
+                }
             }
         }
     }
