@@ -34,6 +34,7 @@ final class JobCommand extends CliCommand {
 
     private static final String FINISHED = "finished";
     private static final String LOCK = ".job.lock";
+    private static final String SECRET = ".job.secret";
     private static final String SRUN = "srun";
     private static final long QUIT_MILLIS = 30_000;
     private static final long SCONTROL_SECONDS = 60;
@@ -117,7 +118,7 @@ final class JobCommand extends CliCommand {
         final SavedAtSignal signals = new SavedAtSignal(directory);
         final Map<String, String> changed = new LinkedHashMap<>(environment);
         if (srun && JobSecret.given(environment).isEmpty()) {
-            changed.put(JobSecret.VARIABLE, JobSecret.random());
+            changed.put(JobSecret.VARIABLE, secret(directory));
         }
         final Address address = coordinator(directory, srun, changed);
         changed.put("SHADOWVERBS_COORD_HOST", address.host());
@@ -146,6 +147,15 @@ final class JobCommand extends CliCommand {
                     ("status 0, " + Instant.now().truncatedTo(ChronoUnit.SECONDS) + "\n").getBytes(StandardCharsets.UTF_8));
         }
         return status;
+    }
+
+    /** The same for each run of the line: the saved ranks know it. It is as private as the images. */
+    private static String secret(final Path directory) throws IOException {
+        final Path file = directory.resolve(SECRET);
+        if (!Files.exists(file)) {
+            PrivateFiles.write(file, JobSecret.random().getBytes(StandardCharsets.UTF_8));
+        }
+        return Files.readString(file).strip();
     }
 
     /** One of its own, at any port: several jobs may run on a host. */

@@ -118,7 +118,7 @@ public final class SlurmCluster implements AutoCloseable {
                 SlurmctldHost=%2$s
                 SlurmUser=root
                 SlurmdUser=root
-                AuthInfo=socket=%1$s/munge.socket
+                AuthInfo=socket=%1$s/munge.socket,cred_expire=5
                 StateSaveLocation=%1$s/state
                 SlurmctldPidFile=%1$s/slurmctld.pid
                 SlurmdPidFile=%1$s/slurmd-%%n.pid
