@@ -186,8 +186,11 @@ static void drop(int *fd)
 	*fd = -1;
 }
 
+/* Who goes through the requests of a line and answers them looks for that, too: it may end over an answer, and has none then. */
 static void close_request(struct line *line, size_t i)
 {
+	if (i >= line->nopen)
+		return;
 	free(line->open[i].text);
 	memmove(&line->open[i], &line->open[i + 1], (--line->nopen - i) * sizeof(*line->open));
 }
@@ -561,7 +564,7 @@ static void ask(struct space *space)
 			if (line->space != space)
 				continue;
 			line->told = true;
-			for (size_t j = line->nopen; j-- > 0;) {
+			for (size_t j = line->nopen; j-- > 0 && j < line->nopen;) {
 				struct request *request = &line->open[j];
 				char *command = command_of(line, request->text);
 				bool barrier = is_barrier(command), over = false;
@@ -618,7 +621,7 @@ static void restored(void)
 		twalk(spaces[i]->values, untell);
 	alone = true;
 	for (size_t i = 0; i < nlines; i++)
-		for (size_t j = lines[i]->nopen; j-- > 0;)
+		for (size_t j = lines[i]->nopen; j-- > 0 && j < lines[i]->nopen;)
 			if (serve_alone(lines[i], lines[i]->open[j].text))
 				close_request(lines[i], j);
 }
@@ -739,7 +742,7 @@ static bool is_needed(const struct line *line)
 static void serve_nodes(void)
 {
 	for (size_t i = 0; i < nlines; i++)
-		for (size_t j = lines[i]->nopen; j-- > 0;)
+		for (size_t j = lines[i]->nopen; j-- > 0 && j < lines[i]->nopen;)
 			if (strstr(lines[i]->open[j].text, "cmd=info-getnodeattr;") && serve_alone(lines[i], lines[i]->open[j].text))
 				close_request(lines[i], j);
 }

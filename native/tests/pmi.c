@@ -407,6 +407,34 @@ static void spawn_is_refused(void)
 	end_with_launcher(&r);
 }
 
+/* It was not told in time by the launcher. */
+static void an_end_from_before_the_restart_is_answered(void)
+{
+	struct rank r = begin(0, 1);
+
+	ask(&r, "cmd=finalize");
+	restart(&r, "second");
+	CHECK(answers(&r, "cmd=finalize_ack rc=0 msg=success"));
+	CHECK(same(read_text(r.fd, 1), "end"));
+	close(r.fd);
+}
+
+/* It has asked for several things, and is gone before the first of them is there. */
+static void who_has_died_is_answered_without_harm(void)
+{
+	struct rank r = begin(1, 1);
+
+	through(&r, "cmd=init pmi_version=2 pmi_subversion=0", "cmd=response_to_init rc=0 pmi_version=2 pmi_subversion=0");
+	r.version = 2;
+	ask(&r, "cmd=kvs-get;jobid=17;srcid=-1;key=x;thrid=1;");
+	ask(&r, "cmd=kvs-get;jobid=17;srcid=-1;key=x;thrid=2;");
+	strcpy(coordinator->key, "x");
+	strcpy(coordinator->value, "y");
+	close(r.fd);
+	restart(&r, "second");
+	pmi_serve();
+}
+
 static void a_rank_that_dies_is_not_waited_for(void)
 {
 	struct rank r = begin(0, 1), other = begin(1, 1);
@@ -480,6 +508,8 @@ int main(void)
 	RUN(an_answer_from_before_the_restart_counts);
 	RUN(a_program_that_begins_after_the_restart_has_its_answers);
 	RUN(spawn_is_refused);
+	RUN(an_end_from_before_the_restart_is_answered);
+	RUN(who_has_died_is_answered_without_harm);
 	RUN(a_rank_that_dies_is_not_waited_for);
 	RUN(abort_ends_the_job);
 	RUN(the_line_ends_with_the_launcher_s);
