@@ -480,7 +480,7 @@ public final class Job implements AutoCloseable {
         }
     }
 
-    static void remove(final Path folder) throws IOException {
+    public static void remove(final Path folder) throws IOException {
         try (Stream<Path> tree = Files.walk(folder)) {
             for (final Path path : tree.sorted(Comparator.reverseOrder()).toList()) {
                 Files.deleteIfExists(path);

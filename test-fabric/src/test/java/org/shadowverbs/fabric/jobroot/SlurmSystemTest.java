@@ -78,6 +78,32 @@ final class SlurmSystemTest {
         }
     }
 
+    /** On one node, as the software HCA reaches no other; after the restart on the other one. */
+    @Test
+    void goesOnFromTheHcaOverTcp() throws Exception {
+        try (SlurmCluster slurm = SlurmCluster.start(NO_MEMORY)) {
+            cluster = slurm;
+            slurm.environment("UCX_TLS", "rc,self");
+            final Path go = slurm.folder("signs").resolve("go");
+            final Path checkpoints = slurm.folder("checkpoints");
+            startCoordinator(checkpoints);
+            final Running program = srun(List.of("-N", "1", "-n", Integer.toString(RANKS)), "launch", "--backend", "hca",
+                    "--test-fabric", "--", program(), "--go", go.toString());
+            goesOn(program);
+            checkpoint();
+            slurm.succeed(0, "scancel", "--signal=KILL", "--full", slurm.succeed(0, "squeue", "-h", "-o", "%A").strip());
+            program.awaitEnd(ENDING);
+
+            startCoordinator(checkpoints);
+            final Running restart = srun(List.of("-N", "1", "-n", "1", "-w", SlurmCluster.name(1)), "restart", "--backend", "ib2tcp",
+                    checkpoints.toString());
+            goesOn(restart);
+            Files.createFile(go);
+            restart.succeed(ENDING);
+            assertEquals(RANKS, restart.lines("DONE ok "), restart.output() + restart.errors());
+        }
+    }
+
     private static String program() {
         return Distribution.DIST.resolve("programs/mpi-exchange").toString();
     }

@@ -18,8 +18,11 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Running;
@@ -76,6 +79,48 @@ final class OtherUsersSystemTest {
             });
         }
         return open;
+    }
+
+    /** Who knows where the coordinator listens, and not the job's secret; with and without root in the job. */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 12345})
+    void anotherUserNeitherSeesNorJoinsNorEndsAJob(final int owner) throws Exception {
+        final Path own = Files.createTempDirectory("shadowverbs-other-");
+        try (Job job = Distribution.start(Map.of("SHADOWVERBS_SECRET", "known to this job alone"))) {
+            Files.setAttribute(own, "unix:uid", SOMEBODY);
+            if (owner != 0) {
+                job.user(owner);
+            }
+            final Selfcheck selfcheck = new Selfcheck(job);
+            final Running program = selfcheck.launch("selfcheck", 2);
+            selfcheck.awaitConnected();
+            final Path folder = Path.of(job.checkpoint().get("folder").asText());
+            final String shadowverbs = Distribution.DIST.resolve("bin/shadowverbs") + " ";
+            final String at = " " + String.join(" ", job.at());
+            for (final String command : List.of("status" + at, "checkpoint" + at, "kill --now" + at, "quit" + at,
+                    "launch" + at + " -- true")) {
+                final String said = refusedOther(job, own, shadowverbs + command);
+                assertTrue(said.contains("wrong job secret"), command + ": " + said);
+            }
+            refusedOther(job, own, shadowverbs + "restart " + folder);
+            refusedOther(job, own, "cat " + folder.resolve("manifest.json"));
+            refusedOther(job, own, "ls " + job.work().resolve("run"));
+            refusedOther(job, own, "kill -9 " + program.pid());
+            selfcheck.work();
+            job.checkpoint();
+            selfcheck.stopAndVerify();
+        } finally {
+            Job.remove(own);
+        }
+    }
+
+    /** @return what it said */
+    private static String refusedOther(final Job job, final Path own, final String command) throws Exception {
+        final Running other = job.runCommandLine("other", "setpriv", "--reuid", Integer.toString(SOMEBODY), "--regid",
+                Integer.toString(SOMEBODY), "--clear-groups", "env", "-u", "SHADOWVERBS_SECRET", "SHADOWVERBS_RUN_DIR=" + own,
+                "TMPDIR=" + own, "sh", "-c", "cd " + own + " && " + command);
+        assertTrue(other.awaitEnd(COMMAND) != 0, command + ": " + other.output());
+        return other.errors();
     }
 
     @Test
