@@ -658,7 +658,8 @@ static void asked(struct line *line, const char *message, size_t size)
 		   send(line->launcher_end, message, size, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)size) {
 		close_line(line);
 	}
-	if (waits) {
+	/* A line that is over waits for nothing: nobody would close the request. */
+	if (waits && !line->over) {
 		line->open = must(realloc(line->open, (line->nopen + 1) * sizeof(*line->open)));
 		line->open[line->nopen++] = (struct request){ .text = text };
 	} else {
