@@ -230,7 +230,7 @@ public final class Job implements AutoCloseable {
     }
 
     /** What a command is begun with to be the user's, without any privilege. */
-    static List<String> commandOf(final int user) {
+    public static List<String> commandOf(final int user) {
         return List.of("setpriv", "--reuid", Integer.toString(user), "--regid", Integer.toString(user), "--clear-groups");
     }
 

@@ -116,9 +116,10 @@ final class OtherUsersSystemTest {
 
     /** @return what it said */
     private static String refusedOther(final Job job, final Path own, final String command) throws Exception {
-        final Running other = job.runCommandLine("other", "setpriv", "--reuid", Integer.toString(SOMEBODY), "--regid",
-                Integer.toString(SOMEBODY), "--clear-groups", "env", "-u", "SHADOWVERBS_SECRET", "SHADOWVERBS_RUN_DIR=" + own,
-                "TMPDIR=" + own, "sh", "-c", "cd " + own + " && " + command);
+        final List<String> words = new ArrayList<>(Job.commandOf(SOMEBODY));
+        words.addAll(List.of("env", "-u", "SHADOWVERBS_SECRET", "SHADOWVERBS_RUN_DIR=" + own, "TMPDIR=" + own, "sh", "-c",
+                "cd " + own + " && " + command));
+        final Running other = job.runCommandLine("other", words.toArray(String[]::new));
         assertTrue(other.awaitEnd(COMMAND) != 0, command + ": " + other.output());
         return other.errors();
     }
