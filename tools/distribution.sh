@@ -42,6 +42,7 @@ put "$root/test-fabric/target/test-fabric.jar" "$new/lib/test-fabric.jar"
 put "$root/native/build/libshadowverbs.so" "$new/lib/libshadowverbs.so"
 put "$root/native/restore-init/target/shadowverbs-restore-init" "$new/bin/shadowverbs-restore-init"
 put "$root/native/restore-init/target/shadowverbs-job-root" "$new/bin/shadowverbs-job-root"
+put "$root/native/restore-init/target/shadowverbs-tcp-hold" "$new/bin/shadowverbs-tcp-hold"
 put "$root/native/restore-init/target/libshadowverbs-criu.so" "$new/lib/libshadowverbs-criu.so"
 put "$root/test-fabric/hca/build/lib/libibverbs.so.1" "$new/fabric/libibverbs.so.1"
 for program in "$root"/test-fabric/hca/build/bin/* "$root"/test-fabric/programs/build/* \

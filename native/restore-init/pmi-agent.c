@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define VERSION 5		/* FrameType.VERSION */
+#define VERSION 6		/* FrameType.VERSION */
 #define PMI_STATE 34
 #define PMI_NEWS 35
 #define ANSWER_MAX (64 << 20)	/* FrameType.MAX_FRAME */

@@ -3,6 +3,7 @@
 @SuppressWarnings("requires-automatic") // Chronicle Map has no module descriptor.
 module org.shadowverbs.coordinator {
     requires com.fasterxml.jackson.databind;
+    requires com.google.protobuf;
     requires info.picocli;
     requires chronicle.map;
     requires org.shadowverbs.bindings;

@@ -24,7 +24,9 @@ import org.shadowverbs.coordinator.client.AgentPlace;
 import org.shadowverbs.coordinator.client.JobBackend;
 import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.manifest.Relocation;
 import org.shadowverbs.coordinator.process.CheckpointException;
+import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameType;
@@ -33,8 +35,11 @@ import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Inspect;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
+import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
+import org.shadowverbs.coordinator.protocol.HostMessages.Release;
+import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Say;
@@ -93,6 +98,8 @@ public final class Agent implements AutoCloseable {
     /** As the coordinator has said; before that nothing waits for it. */
     private int deadlineSeconds;
     private boolean restored;
+    /** What restored processes wait at; null: they do not. */
+    private volatile HostGate gate;
     /** Where processes that are restored look for their agent. */
     private List<Path> launchedAt = List.of();
     /** Whether it brings ranks of a checkpoint, or did. */
@@ -188,10 +195,14 @@ public final class Agent implements AutoCloseable {
             final List<Member> members = ranks.welcomed().stream().map(LocalRank::member).toList();
             return new AgentHello(FrameType.VERSION, options.secret(), id, options.host(),
                     ProcessHandle.current().pid(), job, ranks.epoch(), ranks.attempt(), restored, members,
-                    programs.all(), settings(), options.ownCommand());
+                    programs.all(), settings(), options.ownCommand(), addresses());
         } finally {
             lock.unlock();
         }
+    }
+
+    private static List<NetAddress> addresses() {
+        return HostAddress.ofThisHost().stream().map(a -> new NetAddress(a.device(), a.address())).toList();
     }
 
     private Map<String, String> settings() {
@@ -214,6 +225,7 @@ public final class Agent implements AutoCloseable {
                 saving.cancel(true);
                 step(() -> thaw(m));
             }
+            case Release m -> release(m);
             case Inspect m -> Thread.ofPlatform().name("inspection").daemon().start(() -> inspect(m));
             case Say m -> Thread.ofPlatform().name("say").daemon().start(() -> say(m.line()));
             case Terminate m -> Thread.ofPlatform().name("terminate").daemon().start(() -> images.terminate(
@@ -223,7 +235,10 @@ public final class Agent implements AutoCloseable {
                 Thread.ofPlatform().name("quit").start(() -> quit(m.reason()));
             }
             case PmiNews m -> pmi.answered(m);
-            case Restored m -> running.complete(m.problem());
+            case Restored m -> {
+                failGate(m.problem());
+                running.complete(m.problem());
+            }
             case Refused m -> log.add("the coordinator refuses: " + m.reason());
             default -> throw new ProtocolException("message of type " + message.type() + " from the coordinator");
         }
@@ -257,6 +272,7 @@ public final class Agent implements AutoCloseable {
 
     /** Nobody else will thaw what is frozen now. The ranks wait for the verdict that the next coordinator decides. */
     private void coordinatorLost() {
+        failGate("the coordinator was lost before all hosts had restored their share");
         saving.cancel(true);
         step(images::letGo);
     }
@@ -361,17 +377,37 @@ public final class Agent implements AutoCloseable {
         }
     }
 
+    private void failGate(final String why) {
+        final HostGate here = gate;
+        if (here != null && !why.isEmpty()) {
+            here.fail(why);
+        }
+    }
+
+    /** The processes of all hosts are there. */
+    private void release(final Release m) {
+        if (gate != null) {
+            gate.open(); // and restore() answers when they run
+        } else {
+            coordinator.send(new Released(m.epoch()));
+        }
+    }
+
     /**
      * Restores the processes of the checkpoint that this agent was made for and gives the ranks their verdict. They run
      * when it returns.
      *
+     * @param relocation of the whole job
      * @return the processes, to be waited for by whoever runs the restart
      * @throws CheckpointException when some cannot be; the coordinator is told, and none run
      */
-    public RestoredJob restore(final Manifest manifest) throws CheckpointException {
+    public RestoredJob restore(final Manifest manifest, final Relocation relocation) throws CheckpointException {
         final RestoredJob running;
         try {
-            running = images.restore(manifest, ranks.welcomed(), deadline());
+            if (relocation.connected() && !manifest.hosts().isEmpty()) {
+                gate = new HostGate(manifest.hosts().size(), () -> coordinator.send(new Thawed(ranks.epoch())));
+            }
+            running = images.restore(manifest, ranks.welcomed(), deadline(), relocation, gate);
         } catch (CheckpointException e) {
             coordinator.send(new StepFailed(ranks.epoch(), "THAW", e.getMessage()));
             throw e;
@@ -394,7 +430,7 @@ public final class Agent implements AutoCloseable {
         } finally {
             lock.unlock();
         }
-        coordinator.send(new Thawed(ranks.epoch()));
+        coordinator.send(gate == null ? new Thawed(ranks.epoch()) : new Released(ranks.epoch()));
         return running;
     }
 

@@ -12,20 +12,28 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.client.AgentPlace;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.manifest.Relocation;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.FreezeRequest;
 import org.shadowverbs.coordinator.process.FrozenTrees;
+import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.HostImages;
 import org.shadowverbs.coordinator.process.PassingStateException;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.ProcessRoot;
 import org.shadowverbs.coordinator.process.Progress;
 import org.shadowverbs.coordinator.process.RestoreRequest;
+import org.shadowverbs.coordinator.process.RestoredTrees;
+import org.shadowverbs.coordinator.process.TcpEnd;
+import org.shadowverbs.coordinator.process.TcpEnds;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
@@ -33,6 +41,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
+import org.shadowverbs.coordinator.protocol.HostMessages.TcpSocket;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
@@ -52,6 +61,8 @@ final class ImageWorker {
     private final ProcessCheckpointer checkpointer;
     private final Path restoreFolder;
     private final Consumer<Message> coordinator;
+    /** The origins of what a restart has brought here. */
+    private volatile List<Manifest.Origin> moved = List.of();
     private FrozenTrees frozen;
 
     /** @param coordinator is told how steps go on that take as long as there is data */
@@ -72,14 +83,15 @@ final class ImageWorker {
             final FreezeRequest request = request(ranks, trees, Duration.ofSeconds(m.deadlineSeconds()),
                     progress(m.epoch(), "SAVE"));
             if (request.roots().isEmpty()) {
-                return new Frozen(m.epoch(), List.of(), 0);
+                return new Frozen(m.epoch(), List.of(), 0, List.of(), List.of());
             }
             if (descendsFrom(request)) {
                 return new StepFailed(m.epoch(), "FREEZE", DESCENDS);
             }
             frozen = checkpointer.freeze(request);
+            final TcpEnds ends = frozen.connections(m.addresses());
             return new Frozen(m.epoch(), frozen.trees().stream().map(t -> String.join(", ", t)).toList(),
-                    frozen.freezeNanos());
+                    frozen.freezeNanos(), sockets(ends.leaving()), sockets(ends.foreign()));
         } catch (PassingStateException e) {
             return new StepFailed(m.epoch(), "FREEZE", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
@@ -87,6 +99,11 @@ final class ImageWorker {
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "FREEZE", e.toString());
         }
+    }
+
+    static List<TcpSocket> sockets(final List<TcpEnd> ends) {
+        return ends.stream().map(end -> new TcpSocket(end.holder(), end.connection().localAddress(), end.connection().localPort(),
+                end.connection().remoteAddress(), end.connection().remotePort(), end.state())).toList();
     }
 
     /** The processes of ranks and launches on this host. */
@@ -146,10 +163,10 @@ final class ImageWorker {
             final List<Manifest.TreePart> treeParts = new ArrayList<>();
             for (final Tree t : trees) {
                 treeParts.add(new Manifest.TreePart(t.hostPid(), names.getOrDefault(t.hostPid(), treeName(t)),
-                        t.argv(), t.cwd(), ProcFs.environment(t.hostPid(), AgentPlace.SOCKET)));
+                        t.argv(), t.cwd(), ProcFs.environment(t.hostPid(), AgentPlace.SOCKET), origin(t)));
             }
-            return new Saved(m.epoch(), images.bytes(), ManifestFile.toJson(
-                    new Manifest.HostPart(options.host(), directory, rankParts, treeParts, images)));
+            return new Saved(m.epoch(), images.bytes(), ManifestFile.toJson(new Manifest.HostPart(options.host(), directory,
+                    rankParts, treeParts, images, origins(treeParts))));
         } catch (PassingStateException e) {
             return new StepFailed(m.epoch(), "SAVE", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
@@ -157,6 +174,21 @@ final class ImageWorker {
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "SAVE", e.toString());
         }
+    }
+
+    /** One that was launched before this host said so has not moved since. */
+    private String origin(final Tree tree) {
+        final String said = ProcFs.environment(tree.hostPid(), AgentPlace.ORIGIN);
+        return said == null ? options.host() : said;
+    }
+
+    private List<Manifest.Origin> origins(final List<Manifest.TreePart> trees) {
+        final List<Manifest.Origin> origins = new ArrayList<>(moved);
+        final Set<String> known = moved.stream().map(Manifest.Origin::name).collect(Collectors.toSet());
+        trees.stream().map(Manifest.TreePart::origin).filter(known::add).forEach(name -> origins.add(new Manifest.Origin(name,
+                HostAddress.ofThisHost().stream().map(a -> new Manifest.OriginAddress(a.device(), a.address(), a.address())).toList(),
+                List.of())));
+        return origins;
     }
 
     Message thaw(final Thaw m) {
@@ -195,26 +227,76 @@ final class ImageWorker {
         }
     }
 
-    /** @param deadline how long nothing may be read */
-    RestoredJob restore(final Manifest manifest, final List<LocalRank> ranks, final Duration deadline) throws CheckpointException {
+    /**
+     * Restores what comes back on this host.
+     *
+     * @param deadline how long nothing may be read
+     * @param relocation of the whole job
+     * @param gate that no process passes before those of all hosts are there; null: they need not wait
+     */
+    RestoredJob restore(final Manifest manifest, final List<LocalRank> ranks, final Duration deadline,
+            final Relocation relocation, final HostGate gate) throws CheckpointException {
+        moved = relocation.origins(options.host());
         final Map<String, LocalRank> byUid = new LinkedHashMap<>();
         ranks.forEach(r -> byUid.put(r.uid, r));
         final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
         final RestoredJob job = new RestoredJob();
+        final List<RestoreRequest> requests = new ArrayList<>();
         try {
             for (final Manifest.HostPart part : manifest.hosts()) {
                 final Map<Long, Path> pipes = new LinkedHashMap<>();
                 for (final Manifest.RankPart r : part.ranks()) {
                     pipes.put(r.verdictInode(), byUid.get(r.uid()).verdictPipe.path());
                 }
-                job.add(part, checkpointer.restore(new RestoreRequest(restoreFolder.resolve(part.directory()),
-                        part.images(), restoreFolder.getFileName().toString(), pipes, own.resolve("0"),
-                        own.resolve("1"), own.resolve("2"), deadline, progress(manifest.epoch(), "THAW"))));
+                requests.add(new RestoreRequest(restoreFolder.resolve(part.directory()), part.images(),
+                        restoreFolder.getFileName().toString(), pipes, own.resolve("0"), own.resolve("1"), own.resolve("2"),
+                        deadline, progress(manifest.epoch(), "THAW"), relocation.moves(part), gate));
             }
+            restore(manifest, requests, gate, job);
             return job;
         } catch (CheckpointException | RuntimeException e) {
             job.close();
             throw e;
+        }
+    }
+
+    /** Parts that wait for each other are restored at the same time. */
+    private void restore(final Manifest manifest, final List<RestoreRequest> requests, final HostGate gate, final RestoredJob job)
+            throws CheckpointException {
+        final List<CompletableFuture<RestoredTrees>> restores = new ArrayList<>();
+        for (final RestoreRequest request : requests) {
+            final CompletableFuture<RestoredTrees> restored = new CompletableFuture<>();
+            restores.add(restored);
+            final Runnable restore = () -> {
+                try {
+                    restored.complete(checkpointer.restore(request));
+                } catch (CheckpointException | RuntimeException e) {
+                    restored.completeExceptionally(e);
+                    if (gate != null) {
+                        gate.fail("what ran on host " + request.images().host() + " could not be restored: " + e.getMessage());
+                    }
+                }
+            };
+            if (gate == null) {
+                restore.run();
+                if (restored.isCompletedExceptionally()) {
+                    break;
+                }
+            } else {
+                Thread.ofPlatform().name("restore").daemon().start(restore);
+            }
+        }
+        CheckpointException failure = null;
+        for (int i = 0; i < restores.size(); i++) {
+            try {
+                job.add(manifest.hosts().get(i), restores.get(i).join());
+            } catch (CompletionException e) {
+                failure = failure != null ? failure : e.getCause() instanceof CheckpointException c ? c
+                        : new CheckpointException(e.getCause().toString(), e.getCause());
+            }
+        }
+        if (failure != null) {
+            throw failure;
         }
     }
 

@@ -19,6 +19,7 @@ import org.shadowverbs.coordinator.process.FreezeRequest;
 import org.shadowverbs.coordinator.process.PassingStateException;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.Progress;
+import org.shadowverbs.coordinator.process.TcpEnds;
 import org.shadowverbs.coordinator.protocol.HostMessages.Inspect;
 import org.shadowverbs.coordinator.protocol.HostMessages.Inspected;
 
@@ -27,6 +28,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Inspected;
  * and end meanwhile: only what every look finds counts.
  */
 final class Inspector {
+    private static final TcpEnds NOWHERE = new TcpEnds(List.of(), List.of());
     private static final int LOOKS = 6;
     private static final long PAUSE_MILLIS = 300;
 
@@ -63,7 +65,8 @@ final class Inspector {
             ready = lacks.isEmpty();
             lacks.forEach(lack -> all.add(lack.toString()));
         }
-        return new Inspected(m.id(), all);
+        final TcpEnds ends = connections(m);
+        return new Inspected(m.id(), all, ImageWorker.sockets(ends.leaving()), ImageWorker.sockets(ends.foreign()));
     }
 
     private List<String> look(final Inspect m, final Path folder) {
@@ -91,6 +94,19 @@ final class Inspector {
         } catch (CheckpointException | IOException | RuntimeException e) {
             return List.of("the processes can't be looked at: " + e.getMessage());
         }
+    }
+
+    /** Who can't be looked at has been told of. */
+    private TcpEnds connections(final Inspect m) {
+        try {
+            final FreezeRequest request = ImageWorker.request(ranks.welcomed(), programs.all(), Duration.ZERO, Progress.UNTOLD);
+            if (!request.roots().isEmpty()) {
+                return checkpointer.connections(request.whileAttached(attached(ranks.running(), m.listeners())), m.addresses());
+            }
+        } catch (CheckpointException | IOException | RuntimeException e) {
+            return NOWHERE;
+        }
+        return NOWHERE;
     }
 
     private static FreezeRequest.Attached attached(final Set<Long> pids, final Set<String> listeners) throws UnknownHostException {

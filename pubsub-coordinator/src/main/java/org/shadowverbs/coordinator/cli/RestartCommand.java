@@ -19,9 +19,11 @@ import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestException;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.manifest.Relocation;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.Finding;
+import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
@@ -122,7 +124,10 @@ final class RestartCommand extends CliCommand {
         final List<String> coordinatorCommand = new ArrayList<>();
         final Address address = coordinator(wanted, folder, coordinatorCommand);
         takeAgentsPlace(address);
-        return restore(address, backend, coordinatorCommand, checkpointer, folder, manifest, null, start);
+        final Relocation relocation = Relocation.of(manifest,
+                List.of(new Relocation.Target(AgentCommand.hostName(), HostAddress.ofThisHost(), manifest)));
+        requirePossible(relocation);
+        return restore(address, backend, coordinatorCommand, checkpointer, folder, manifest, relocation, null, start);
     }
 
     /** One of several hosts: the coordinator says what this one is to restore, and when. */
@@ -132,14 +137,21 @@ final class RestartCommand extends CliCommand {
         takeAgentsPlace(address);
         final ProcessCheckpointer checkpointer = new Criu();
         try (SharedRestart shared = SharedRestart.join(address, AgentCommand.hostName(), hosts.get(), from.get(), folder, manifest)) {
-            final Manifest share = shared.share();
+            final SharedRestart.Shared share = shared.share();
             final long start = System.nanoTime();
-            final String problem = problem(checkpointer, folder, share);
+            final String problem = share.relocation().problem().isEmpty() ? problem(checkpointer, folder, share.own())
+                    : share.relocation().problem();
             if (!problem.isEmpty()) {
                 shared.fail(problem);
                 throw new CommandException("restart: " + problem);
             }
-            return restore(address, backend, List.of(), checkpointer, folder, share, shared, start);
+            return restore(address, backend, List.of(), checkpointer, folder, share.own(), share.relocation(), shared, start);
+        }
+    }
+
+    private static void requirePossible(final Relocation relocation) throws CommandException {
+        if (!relocation.problem().isEmpty()) {
+            throw new CommandException("restart: " + relocation.problem());
         }
     }
 
@@ -210,7 +222,7 @@ final class RestartCommand extends CliCommand {
 
     /** @param shared null when the whole job comes back on this host */
     private static int restore(final Address address, final String backend, final List<String> coordinatorCommand,
-            final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest,
+            final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest, final Relocation relocation,
             final SharedRestart shared, final long start) throws CommandException, IOException {
         try (Agent agent = new Agent(AgentCommand.options(address, backend, List.of(), coordinatorCommand),
                 checkpointer, AgentCommand.store(address), manifest, folder)) {
@@ -221,7 +233,7 @@ final class RestartCommand extends CliCommand {
             if (shared != null) {
                 shared.await(agent.mayRestore());
             }
-            try (RestoredJob job = agent.restore(manifest)) {
+            try (RestoredJob job = agent.restore(manifest, relocation)) {
                 for (final String signal : List.of("INT", "TERM", "HUP")) {
                     Signals.handle(signal, job::signal);
                 }

@@ -14,9 +14,12 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.Portions;
+import org.shadowverbs.coordinator.manifest.Relocation;
+import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.Line;
+import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
@@ -24,6 +27,7 @@ import org.shadowverbs.coordinator.protocol.RestartMessages.Portion;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartEnd;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartJoin;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartShare;
+import org.shadowverbs.coordinator.protocol.RestartMessages.Share;
 
 /** This host's part in a restart on several hosts: its connection to the coordinator until the job runs. */
 final class SharedRestart implements AutoCloseable {
@@ -35,9 +39,18 @@ final class SharedRestart implements AutoCloseable {
 
     private final FrameChannel channel;
     private final Manifest manifest;
-    private final CompletableFuture<Manifest> share = new CompletableFuture<>();
+    private final CompletableFuture<Shared> share = new CompletableFuture<>();
     /** Done with what went wrong, on whichever host, or with an empty text when the job runs. */
     private final CompletableFuture<String> end = new CompletableFuture<>();
+
+    /**
+     * What a restart on several hosts comes to.
+     *
+     * @param own what this host restores
+     * @param relocation where all of it is then
+     */
+    record Shared(Manifest own, Relocation relocation) {
+    }
 
     private SharedRestart(final FrameChannel channel, final Manifest manifest) {
         this.channel = channel;
@@ -55,7 +68,8 @@ final class SharedRestart implements AutoCloseable {
         final SharedRestart restart = new SharedRestart(FrameChannel.connect(
                 new InetSocketAddress(address.host(), address.port()), CONNECT_MILLIS), manifest);
         restart.channel.write(new RestartJoin(FrameType.VERSION, address.secret(), host, ProcessHandle.current().pid(),
-                hosts, folder.getFileName().toString(), manifest.checksum(), portions, from));
+                hosts, folder.getFileName().toString(), manifest.checksum(), portions, from, HostAddress.ofThisHost().stream()
+                        .map(a -> new NetAddress(a.device(), a.address())).toList()));
         Thread.ofVirtual().name("restart").start(restart::listen);
         return restart;
     }
@@ -67,8 +81,7 @@ final class SharedRestart implements AutoCloseable {
                 final Message message = channel.read();
                 switch (message) {
                     case Line line -> System.err.println("shadowverbs: " + line.text());
-                    case RestartShare s -> share.complete(Portions.only(manifest,
-                            s.portions().stream().map(Portions.of(manifest)::get).toList()));
+                    case RestartShare s -> share.complete(shared(s));
                     case RestartEnd e -> {
                         end.complete(e.problem());
                         return;
@@ -89,8 +102,22 @@ final class SharedRestart implements AutoCloseable {
         }
     }
 
+    private Shared shared(final RestartShare dealt) throws ProtocolException {
+        final List<Manifest.HostPart> portions = Portions.of(manifest);
+        final List<Relocation.Target> targets = new ArrayList<>();
+        for (final Share s : dealt.shares()) {
+            targets.add(new Relocation.Target(s.host(),
+                    s.addresses().stream().map(a -> new HostAddress(a.device(), a.address())).toList(),
+                    Portions.only(manifest, s.portions().stream().map(portions::get).toList())));
+        }
+        if (dealt.own() < 0 || dealt.own() >= targets.size()) {
+            throw new ProtocolException("share " + dealt.own() + " of " + targets.size());
+        }
+        return new Shared(targets.get(dealt.own()).share(), Relocation.of(manifest, targets));
+    }
+
     /** Waits for all hosts to come, and says what this one is to restore. */
-    Manifest share() throws CommandException {
+    Shared share() throws CommandException {
         return waitFor(share, end, GATHERING, "the coordinator to deal out the shares of the hosts");
     }
 

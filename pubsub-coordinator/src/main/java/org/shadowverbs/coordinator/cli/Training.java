@@ -93,8 +93,8 @@ final class Training {
     private static void manifest(final Path root) throws IOException {
         final Manifest.HostPart part = new Manifest.HostPart("training", "host",
                 List.of(new Manifest.RankPart(0, "uid", 1, "rank 0", "program", 1, 1)),
-                List.of(new Manifest.TreePart(1, "rank 0", List.of("program"), "/", null)),
-                new HostImages("", "training", "", "", List.of(), List.of(), 0, 0, 0));
+                List.of(new Manifest.TreePart(1, "rank 0", List.of("program"), "/", null, null)),
+                new HostImages("", "training", "", "", List.of(), List.of(), 0, 0, 0), List.of());
         final Path place = CheckpointFolder.begin(root, "training", 1).commit(new Manifest(Manifest.SCHEMA, "training",
                 1, 0L, null, "", false, 0, Map.of("SAVE", 1L), 1, 0,
                 List.of(ManifestFile.hostPart(ManifestFile.toJson(part))),

@@ -16,6 +16,8 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 public final class AgentPlace {
     /** The agent's socket, at the launch. */
     public static final String SOCKET = "SHADOWVERBS_AGENT";
+    /** The host that the program was launched on, as its agent called it. */
+    public static final String ORIGIN = "SHADOWVERBS_ORIGIN";
     /** The job's name. */
     public static final String JOB = "SHADOWVERBS_JOB";
 

@@ -3,8 +3,12 @@ package org.shadowverbs.coordinator.manifest;
 
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.ProcessImage;
+import org.shadowverbs.coordinator.process.TreeImage;
 
 /**
  * All that a restart must know about a checkpoint.
@@ -26,7 +30,7 @@ import org.shadowverbs.coordinator.process.HostImages;
 public record Manifest(int schema, String job, long epoch, Long parent, String backend, String created, boolean killed,
         long millis, Map<String, Long> phaseMillis, int ranks, long bytes, List<HostPart> hosts, List<Needs> needs,
         String checksum) {
-    public static final int SCHEMA = 2;
+    public static final int SCHEMA = 3;
     /** The oldest that is read, too. */
     static final int OLDEST = 1;
 
@@ -34,9 +38,53 @@ public record Manifest(int schema, String job, long epoch, Long parent, String b
         needs = needs == null ? List.of() : needs;
     }
 
-    /** What a host contributes. {@code directory} is relative to the checkpoint's folder. */
+    /**
+     * What a host contributes.
+     *
+     * @param directory relative to the checkpoint's folder
+     * @param origins of its programs; none in checkpoints of versions that did not say
+     */
     public record HostPart(String host, String directory, List<RankPart> ranks, List<TreePart> trees,
-            HostImages images) {
+            HostImages images, List<Origin> origins) {
+        public HostPart {
+            origins = origins == null ? List.of() : origins;
+        }
+
+        /** That of a tree; one without addresses where nobody has said. */
+        Origin originOf(final TreeImage tree) {
+            final Set<String> roots = tree.processes().stream().map(ProcessImage::root).collect(Collectors.toSet());
+            final String name = trees.stream().filter(t -> roots.contains(t.root()) && t.origin() != null)
+                    .map(TreePart::origin).findFirst().orElse(host);
+            return origins.stream().filter(o -> o.name().equals(name)).findFirst()
+                    .orElse(new Origin(name, List.of(), List.of()));
+        }
+    }
+
+    /**
+     * A host on which programs of the job were launched, and what they mean by its addresses and ports.
+     *
+     * @param name as its agent called it
+     * @param ports those that are not what programs mean
+     */
+    public record Origin(String name, List<OriginAddress> addresses, List<OriginPort> ports) {
+        /** What programs mean that listen at this port. */
+        int virtualPort(final int port) {
+            return ports.stream().filter(p -> p.port() == port).map(OriginPort::virtual).findFirst().orElse(port);
+        }
+    }
+
+    /**
+     * An address.
+     *
+     * @param device the network interface that has it
+     * @param virtual as the programs know it: the one that their host had when they were launched
+     * @param address the one that stands for it now
+     */
+    public record OriginAddress(String device, String virtual, String address) {
+    }
+
+    /** A port at which programs listen, as they know it, and the one that stands for it now. */
+    public record OriginPort(int virtual, int port) {
     }
 
     /**
@@ -54,7 +102,8 @@ public record Manifest(int schema, String job, long epoch, Long parent, String b
      * A program that was launched.
      *
      * @param agent the socket of the agent that it was launched at, as its environment says; null when that does not
+     * @param origin the host that it was launched on, as its environment says; null when that does not
      */
-    public record TreePart(long pid, String root, List<String> argv, String cwd, String agent) {
+    public record TreePart(long pid, String root, List<String> argv, String cwd, String agent, String origin) {
     }
 }

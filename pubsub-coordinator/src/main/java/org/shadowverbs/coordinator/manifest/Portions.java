@@ -64,7 +64,7 @@ public final class Portions {
                 part.trees().stream().filter(t -> roots.contains(t.root())).toList(),
                 new HostImages(all.implementation(), all.host(), all.kernel(), all.cpuModel(), all.cpuFlags(), inOrder,
                         inOrder.stream().flatMap(t -> t.files().stream()).mapToLong(ImageFile::bytes).sum(),
-                        all.freezeNanos(), all.saveNanos()));
+                        all.freezeNanos(), all.saveNanos()), part.origins());
     }
 
     private static List<Set<TreeImage>> connected(final List<TreeImage> trees) {
@@ -83,7 +83,6 @@ public final class Portions {
     }
 
     private static boolean areConnected(final TreeImage one, final TreeImage other) {
-        return one.connections().stream().map(c -> new TcpConnection(c.remoteAddress(), c.remotePort(),
-                c.localAddress(), c.localPort())).anyMatch(other.connections()::contains);
+        return one.connections().stream().map(TcpConnection::mirrored).anyMatch(other.connections()::contains);
     }
 }

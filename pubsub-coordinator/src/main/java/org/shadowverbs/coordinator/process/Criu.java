@@ -140,6 +140,11 @@ public final class Criu implements ProcessCheckpointer {
     }
 
     @Override
+    public TcpEnds connections(final FreezeRequest request, final Set<String> addresses) throws CheckpointException {
+        return Sharing.of(ProcessTree.of(request.roots()), request).ends(addresses);
+    }
+
+    @Override
     public FrozenTrees freeze(final FreezeRequest request) throws CheckpointException {
         final Path criu = criu();
         if (criu == null) {
@@ -254,8 +259,8 @@ public final class Criu implements ProcessCheckpointer {
             UserFiles.putBack(tree, request.imageDirectory().resolve(tree.directory()), request.checkpointName());
         }
         final String namespace = Proc.namespace(initPid, "pid");
-        final Stall stall = new Stall(request.deadline(), () -> Proc.read(namespace), request.progress());
-        final List<Long> nanos = new CriuRestore(criu, init, request, descriptors, stall).run();
+        final List<Long> nanos = new CriuRestore(criu, init, request, descriptors,
+                () -> new Stall(request.deadline(), () -> Proc.read(namespace), request.progress())).run();
         return new CriuRestoredTrees(init, initPid, request.images(), nanos);
     }
 

@@ -28,8 +28,8 @@ final class CriuFrozenTrees implements FrozenTrees {
     private static final Duration KILL_TIMEOUT = Duration.ofSeconds(20);
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final int SIGKILL = 9;
-    /** Longer than any acknowledgement is delayed. */
-    private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(500);
+    /** Longer than most acknowledgements are delayed. */
+    private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
     /** How often trees that run are looked at before what stands in the way is believed. */
     private static final int LOOKS = 10;
     private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
@@ -45,6 +45,8 @@ final class CriuFrozenTrees implements FrozenTrees {
     private final Map<ProcessTree, Freezer.Group> groups = new LinkedHashMap<>();
     private final Map<String, HeldDump> held = new ConcurrentHashMap<>();
     private Sharing sharing;
+    /** Null while connections take in what comes. */
+    private TcpHold tcp;
     private Process guard;
     private long freezeNanos;
     private boolean closed;
@@ -149,12 +151,11 @@ final class CriuFrozenTrees implements FrozenTrees {
     }
 
     /**
-     * Waits until no byte is under way between trees: of an end that was saved before they arrived and one that
-     * was saved after they were acknowledged, neither would hold them. What is not acknowledged after a while waits for
-     * a reader that stands still too, and does not move any more.
+     * Waits a little until no byte is under way, so that few have to be sent again when the connections go on: {@link TcpHold}
+     * drops what comes later.
      */
-    private void settle(final List<ProcessTree> trees) throws IOException {
-        if (trees.size() < 2 || trees.stream().allMatch(tree -> sharing.connections(tree).isEmpty())) {
+    private void settle(final List<ProcessTree> trees) {
+        if (sharing.connected().isEmpty()) {
             return;
         }
         final long deadline = System.nanoTime() + SETTLE_NANOS;
@@ -193,6 +194,11 @@ final class CriuFrozenTrees implements FrozenTrees {
     }
 
     @Override
+    public TcpEnds connections(final Set<String> addresses) throws CheckpointException {
+        return sharing.ends(addresses);
+    }
+
+    @Override
     public HostImages save(final Path imageDirectory) throws CheckpointException {
         final long start = System.nanoTime();
         final Path directory = imageDirectory.toAbsolutePath();
@@ -201,10 +207,12 @@ final class CriuFrozenTrees implements FrozenTrees {
             if (!space.isEmpty()) {
                 throw new CheckpointException(space);
             }
+            if (!sharing.connected().isEmpty()) {
+                // Before the first image of any: two ends may be in two trees.
+                tcp = TcpHold.of(sharing.connected());
+            }
             final List<ProcessTree> all = List.copyOf(groups.keySet());
-            // CRIU repairs the sockets of a tree while it reads them, and their other ends in another tree are to hold still.
-            final boolean apart = all.stream().allMatch(tree -> sharing.connections(tree).isEmpty());
-            final int threads = apart ? Math.min(all.size(), Parallel.threads()) : 1;
+            final int threads = Math.min(all.size(), Parallel.threads());
             final List<TreeImage> images = Parallel.each(all, threads,
                     tree -> dump(tree, "tree-" + all.indexOf(tree), directory, threads == 1 ? Parallel.threads() : 1));
             // Once for all trees: processes of one host may compare what they read. And last: CRIU keeps what is left of each
@@ -287,7 +295,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         final List<OutputFile> outputs = UserFiles.outputs(still, folder);
         return new TreeImage(
                 tree.name(), name, processes(still, shared), ImageFiles.seal(folder, threads, request.progress()), outputs,
-                UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), dumpNanos, null);
+                UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still), dumpNanos,
+                null);
     }
 
     /** The tree as CRIU has saved it, which may have other processes and files than when it was looked at. */
@@ -383,6 +392,7 @@ final class CriuFrozenTrees implements FrozenTrees {
         for (final ProcessTree tree : groups.keySet()) {
             pids.addAll(membersNow(tree));
         }
+        dropConnections();
         for (final long pid : pids) {
             // Frozen, they have not ended, so the pids are still theirs.
             Signals.send(pid, SIGKILL);
@@ -399,12 +409,29 @@ final class CriuFrozenTrees implements FrozenTrees {
         groups.values().stream().filter(Objects::nonNull).forEach(Freezer.Group::remove);
     }
 
+    /** Without it what is left of each would be in the way of a restart on this host, for a minute. */
+    private void dropConnections() throws CheckpointException {
+        try {
+            if (tcp != null) {
+                tcp.drop();
+            }
+        } catch (final IOException e) {
+            throw new CheckpointException("TCP connections could not be dropped: " + e.getMessage(), e);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CheckpointException("TCP connections could not be dropped: interrupted", e);
+        }
+    }
+
     @Override
     public void close() throws CheckpointException {
         if (closed) {
             return;
         }
         closed = true;
+        if (tcp != null) {
+            tcp.close();
+        }
         IOException failure = null;
         for (final HeldDump hold : held.values()) {
             try {

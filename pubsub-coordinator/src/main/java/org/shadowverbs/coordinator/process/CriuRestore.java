@@ -8,22 +8,26 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
  * One CRIU for each tree, all at the same time in the same namespace.
  *
- * <p>A TCP connection between two trees would be reset if one end spoke before the other is there. So every CRIU stops
- * when all its processes and sockets exist and none of them has run, and goes on when all have come so far.
+ * <p>A TCP connection would be reset if one end spoke before the other is there. So, where trees have such between them, every
+ * CRIU stops when all its processes and sockets exist and none of them has run, and goes on when all have come so far, on all
+ * hosts ({@link RestoreGate}).
  */
 final class CriuRestore {
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    private static final Duration LOOK = Duration.ofMillis(100);
     private static final Duration MKFIFO_TIMEOUT = Duration.ofSeconds(10);
     private static final String GO = "go";
     private static final String ARRIVED = "arrived";
@@ -32,9 +36,8 @@ final class CriuRestore {
     private final RestoreInit init;
     private final RestoreRequest request;
     private final Map<String, Integer> descriptors;
-    private final Stall stall;
+    private final Supplier<Stall> stalls;
     private final List<TreeImage> trees;
-    private final boolean together;
     /** What CRIU writes goes here: the images stay as they were saved. */
     private Path work;
 
@@ -43,19 +46,19 @@ final class CriuRestore {
             final RestoreInit init,
             final RestoreRequest request,
             final Map<String, Integer> descriptors,
-            final Stall stall) {
+            final Supplier<Stall> stalls) {
         this.criu = criu;
         this.init = init;
         this.request = request;
         this.descriptors = descriptors;
-        this.stall = stall;
+        this.stalls = stalls;
         trees = request.images().trees();
-        together = trees.size() > 1 && trees.stream().anyMatch(TreeImage::established);
     }
 
     /** Returns the nanoseconds that each tree took. */
     List<Long> run() throws IOException, CheckpointException, InterruptedException {
         freePorts();
+        refuseTakenPorts();
         work = Files.createTempDirectory("shadowverbs-restore-");
         try {
             return runAll();
@@ -70,9 +73,10 @@ final class CriuRestore {
 
     /** The killed processes' connections hold their ports for a minute, if they were killed on this host. */
     private void freePorts() throws IOException, CheckpointException {
-        final Set<TcpConnection> left = TcpSockets.of(ProcessHandle.current().pid()).orphans();
+        final Set<TcpConnection> left = TcpSockets.of(ProcessHandle.current().pid()).unheld().keySet();
         for (final TreeImage tree : trees) {
-            for (final TcpConnection connection : tree.connections()) {
+            for (final TcpConnection saved : tree.connections()) {
+                final TcpConnection connection = moves(tree).of(saved);
                 final int error = left.contains(connection) ? SockDiag.dropOrphan(connection) : 0;
                 if (error != 0) {
                     throw new CheckpointException(
@@ -82,16 +86,37 @@ final class CriuRestore {
         }
     }
 
+    private void refuseTakenPorts() throws IOException, CheckpointException {
+        final List<Finding> taken = new ArrayList<>();
+        final TcpSockets here = TcpSockets.of(ProcessHandle.current().pid());
+        for (final TreeImage tree : trees) {
+            for (final TcpListener saved : new LinkedHashSet<>(tree.listeners())) {
+                final TcpListener listener = moves(tree).of(saved);
+                here.held().stream().filter(TcpSockets.Socket::listening).map(TcpSockets.Socket::listener)
+                        .filter(listener::collidesWith).findFirst().ifPresent(other -> taken.add(new Finding(tree.name(),
+                                "listened at port " + listener.port() + ", where another program of this host listens now",
+                                "end that program, or restart on another host")));
+            }
+        }
+        if (!taken.isEmpty()) {
+            throw new CheckpointException(taken);
+        }
+    }
+
+    private SocketMoves moves(final TreeImage tree) {
+        return request.moves().getOrDefault(tree.name(), SocketMoves.NONE);
+    }
+
     private List<Long> runAll() throws IOException, CheckpointException, InterruptedException {
         final List<CompletableFuture<Integer>> running = new ArrayList<>();
         final List<CompletableFuture<Long>> nanos = new ArrayList<>();
         final long start = System.nanoTime();
         final Clocks now = Clocks.now();
-        if (together) {
+        if (request.gate() != null) {
             CriuCommand.run(List.of("mkfifo", work.resolve(GO).toString()), MKFIFO_TIMEOUT);
         }
         // Open for writing before the first one reads; closing it is the sign to go on, as this process's death is.
-        try (RandomAccessFile go = together ? new RandomAccessFile(work.resolve(GO).toFile(), "rw") : null) {
+        try (RandomAccessFile go = request.gate() == null ? null : new RandomAccessFile(work.resolve(GO).toFile(), "rw")) {
             for (int i = 0; i < trees.size(); i++) {
                 Files.createDirectory(work(i));
                 final Clocks then = trees.get(i).clocks();
@@ -100,9 +125,11 @@ final class CriuRestore {
                 nanos.add(ran.thenApply(status -> System.nanoTime() - start));
             }
             if (go != null) {
-                awaitArrival(running);
+                awaitArrival(running, stalls.get());
+                awaitOthers(running);
             }
         }
+        final Stall stall = stalls.get();
         for (int i = 0; i < trees.size(); i++) {
             final int status = RestoreInit.get(running.get(i), stall, trees.get(i).name() + ": CRIU");
             if (status != 0) {
@@ -114,7 +141,7 @@ final class CriuRestore {
     }
 
     /** Waits until all have come as far as they may alone, or one has failed. */
-    private void awaitArrival(final List<CompletableFuture<Integer>> running) throws CheckpointException {
+    private void awaitArrival(final List<CompletableFuture<Integer>> running, final Stall stall) throws CheckpointException {
         for (int i = 0; i < trees.size(); i++) {
             while (!Files.exists(work(i).resolve(ARRIVED))) {
                 if (running.stream().anyMatch(CompletableFuture::isDone)) {
@@ -126,6 +153,17 @@ final class CriuRestore {
                 }
                 LockSupport.parkNanos(POLL_NANOS);
             }
+        }
+    }
+
+    /** Waits for the trees of others; also one that fails here is no reason to wait any more. */
+    private void awaitOthers(final List<CompletableFuture<Integer>> running) throws CheckpointException, InterruptedException {
+        if (running.stream().anyMatch(CompletableFuture::isDone)) {
+            return; // One has failed, and what it has said is to be read.
+        }
+        request.gate().arrived();
+        while (!request.gate().await(LOOK) && running.stream().noneMatch(CompletableFuture::isDone)) {
+            continue; // The gate has a deadline of its own.
         }
     }
 
@@ -142,9 +180,28 @@ final class CriuRestore {
         return work.resolve(Integer.toString(tree));
     }
 
+    /** The images, with other files where sockets are to be elsewhere or were held when they were saved. */
+    private Path images(final int number) throws IOException {
+        final TreeImage tree = trees.get(number);
+        final Path saved = request.imageDirectory().resolve(tree.directory()).toAbsolutePath();
+        if (!tree.established() && moves(tree).equals(SocketMoves.NONE)) {
+            return saved;
+        }
+        final Path folder = Files.createDirectory(work(number).resolve("images"));
+        try (Stream<Path> files = Files.list(saved)) {
+            for (final Path file : files.toList()) {
+                if (!file.endsWith(SocketImages.FILES)) {
+                    Files.createSymbolicLink(folder.resolve(file.getFileName()), file);
+                }
+            }
+        }
+        SocketImages.move(saved, moves(tree), folder.resolve(SocketImages.FILES));
+        return folder;
+    }
+
     private List<String> command(final int number) throws IOException {
         final TreeImage tree = trees.get(number);
-        final Path folder = request.imageDirectory().resolve(tree.directory()).toAbsolutePath();
+        final Path folder = images(number);
         final List<String> command = new ArrayList<>();
         if (Rights.ordinary()) {
             command.addAll(List.of("/usr/bin/env", "XDG_RUNTIME_DIR=" + work(number)));
@@ -162,7 +219,7 @@ final class CriuRestore {
         if (tree.established()) {
             command.add("--tcp-established");
         }
-        if (together) {
+        if (request.gate() != null) {
             command.addAll(List.of("--action-script", waitScript(number).toString()));
         }
         for (final Map.Entry<String, Integer> entry : descriptors.entrySet()) {

@@ -5,7 +5,6 @@ import java.net.InetSocketAddress;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
-import java.util.function.Predicate;
 
 /**
  * What to freeze and save.
@@ -13,8 +12,6 @@ import java.util.function.Predicate;
  * @param roots          the processes that were launched
  * @param replacedPipes  inodes of pipes whose other end is held outside, by the agent, and which get a new other end at
  *                       restart: the pipe that tells a rank what happened
- * @param tcpPeerInJob   says of the remote end of a TCP connection whether a process of the job, on another host, holds
- *                       it; connections within this host are found without it
  * @param freezeDeadline how long freezing may take
  * @param saveDeadline   how long saving may go on without anything being written or read
  * @param progress       of saving
@@ -23,7 +20,6 @@ import java.util.function.Predicate;
 public record FreezeRequest(
         List<ProcessRoot> roots,
         Set<Long> replacedPipes,
-        Predicate<InetSocketAddress> tcpPeerInJob,
         Duration freezeDeadline,
         Duration saveDeadline,
         Progress progress,
@@ -40,7 +36,7 @@ public record FreezeRequest(
     }
 
     /**
-     * A request without other hosts.
+     * A request for processes that have given back what cannot be saved.
      *
      * @param roots         the processes that were launched
      * @param replacedPipes inodes of pipes that get a new other end at restart
@@ -53,7 +49,6 @@ public record FreezeRequest(
         return new FreezeRequest(
                 List.copyOf(roots),
                 Set.copyOf(replacedPipes),
-                peer -> false,
                 deadline,
                 deadline,
                 progress,
@@ -67,6 +62,6 @@ public record FreezeRequest(
      * @return the request
      */
     public FreezeRequest whileAttached(final Attached running) {
-        return new FreezeRequest(roots, replacedPipes, tcpPeerInJob, freezeDeadline, saveDeadline, progress, running);
+        return new FreezeRequest(roots, replacedPipes, freezeDeadline, saveDeadline, progress, running);
     }
 }

@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.process;
 
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Set;
 
 /** Processes that stand still. Closing lets them run on, unless {@link #kill} ended them. */
 public interface FrozenTrees extends AutoCloseable {
@@ -19,6 +20,15 @@ public interface FrozenTrees extends AutoCloseable {
      * @return nanoseconds from the request until all stood still
      */
     long freezeNanos();
+
+    /**
+     * The TCP connections to other hosts.
+     *
+     * @param addresses those of the job's other hosts
+     * @return the ends on this host
+     * @throws CheckpointException if they can't be looked at
+     */
+    TcpEnds connections(Set<String> addresses) throws CheckpointException;
 
     /**
      * Writes the images of all trees and makes them durable. The processes stay frozen, whether it fails or not.

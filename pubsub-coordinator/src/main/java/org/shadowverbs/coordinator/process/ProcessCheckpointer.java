@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.process;
 
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Set;
 
 /**
  * Saves the processes of one host to images and brings them back.
@@ -38,6 +39,16 @@ public interface ProcessCheckpointer {
      * @throws CheckpointException if something cannot be saved or does not stand still in time; all run on then
      */
     FrozenTrees freeze(FreezeRequest request) throws CheckpointException;
+
+    /**
+     * Looks at the processes, without stopping them, for TCP connections to other hosts.
+     *
+     * @param request   the processes and what the caller knows about them
+     * @param addresses those of the job's other hosts
+     * @return the ends on this host
+     * @throws CheckpointException if they can't be looked at
+     */
+    TcpEnds connections(FreezeRequest request, Set<String> addresses) throws CheckpointException;
 
     /**
      * Verifies images before anything is restored or changed: checksums, mapped files, CPU flags, output files.

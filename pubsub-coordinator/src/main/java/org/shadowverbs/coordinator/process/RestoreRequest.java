@@ -20,6 +20,8 @@ import java.util.Map;
  * @param stderr         what replaces a pipe or terminal that was written as descriptor 2
  * @param deadline       how long the restore may go on without anything being read
  * @param progress       of checking and restoring
+ * @param moves          where the sockets of each tree are to be, by its name; a tree that is not named has them where they were
+ * @param gate           what all trees wait at before any of their processes runs; null: they need not
  */
 public record RestoreRequest(
         Path imageDirectory,
@@ -30,5 +32,7 @@ public record RestoreRequest(
         Path stdout,
         Path stderr,
         Duration deadline,
-        Progress progress) {
+        Progress progress,
+        Map<String, SocketMoves> moves,
+        RestoreGate gate) {
 }

@@ -46,6 +46,9 @@ final class Sharing {
     private final Map<Long, ProcessTree> treeOf = new HashMap<>();
     private final Map<Long, List<ExternalDescriptor>> externals = new LinkedHashMap<>();
     private final Map<ProcessTree, List<TcpConnection>> connections = new HashMap<>();
+    private final Map<ProcessTree, List<TcpListener>> listeners = new HashMap<>();
+    private final List<TcpEnd> leaving = new ArrayList<>();
+    private final List<TcpHold.Socket> connected = new ArrayList<>();
     private final Map<Long, List<Holder>> holders = new LinkedHashMap<>();
     /** The pseudo terminals whose masters a tree holds. */
     private final Map<ProcessTree, Set<Integer>> masters = new HashMap<>();
@@ -91,6 +94,15 @@ final class Sharing {
 
     List<TcpConnection> connections(final ProcessTree tree) {
         return List.copyOf(connections.getOrDefault(tree, List.of()));
+    }
+
+    List<TcpListener> listeners(final ProcessTree tree) {
+        return List.copyOf(listeners.getOrDefault(tree, List.of()));
+    }
+
+    /** The sockets of all TCP connections. */
+    List<TcpHold.Socket> connected() {
+        return connected;
     }
 
     private void collect() throws IOException {
@@ -344,7 +356,9 @@ final class Sharing {
                     unix(first, peer);
                 }
             } else if (socket != null && socket.connected() && !(ranksOnly && ofDevice(socket))) {
-                tcp(first, socket, tcp.peer(socket));
+                tcp(first, socket, tcp);
+            } else if (socket != null && socket.listening()) {
+                listening(first, socket);
             }
         }
     }
@@ -379,7 +393,17 @@ final class Sharing {
         }
     }
 
-    private void tcp(final Holder holder, final TcpSockets.Socket socket, final TcpSockets.Socket other) {
+    private void listening(final Holder holder, final TcpSockets.Socket socket) {
+        listeners.computeIfAbsent(holder.tree(), tree -> new ArrayList<>()).add(socket.listener());
+        if (socket.unread() > 0) {
+            passing.add(new Finding(subject(holder), "has not accepted all TCP connections yet that came to port "
+                    + socket.local().getPort(), ""));
+        }
+    }
+
+    private void tcp(final Holder holder, final TcpSockets.Socket socket, final TcpSockets sockets) {
+        final TcpSockets.Socket other = sockets.peer(socket);
+        connected.add(new TcpHold.Socket(holder.member().ids().pid(), holder.descriptor().fd(), holder.descriptor().inode()));
         connections.computeIfAbsent(holder.tree(), tree -> new ArrayList<>()).add(socket.connection());
         final List<Holder> others = other == null ? null : holders.get(other.inode());
         if (Rights.ordinary()) {
@@ -388,15 +412,17 @@ final class Sharing {
                     "close it before the checkpoint, or run the job as root");
             return;
         }
-        // Between trees of this host it is carried: all stand still, and are restored together.
-        if (others == null && !request.tcpPeerInJob().test(socket.remote())) {
-            final Set<Long> pids = other == null ? Set.of() : outside().getOrDefault(other.inode(), Set.of());
-            refuse(subject(holder),
-                    "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
-                            + socket.remote().getPort()
-                            + (pids.isEmpty() ? "" : ", " + process(pids.iterator().next()) + ",") + " outside the job",
-                    pids.isEmpty() ? CLOSE : mendOf(pids.iterator().next()));
+        if (others != null || sockets.unheld().containsKey(socket.connection().mirrored())) {
+            return; // Both ends are saved, or the other one has been closed.
         }
+        if (other == null) {
+            leaving.add(socket.end(subject(holder)));
+            return;
+        }
+        final Set<Long> pids = outside().getOrDefault(other.inode(), Set.of());
+        refuse(subject(holder), "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
+                + socket.remote().getPort() + (pids.isEmpty() ? "" : ", " + process(pids.iterator().next()) + ",")
+                + " outside the job", pids.isEmpty() ? CLOSE : mendOf(pids.iterator().next()));
     }
 
     private void split(final Holder one, final Holder other, final String what) {
@@ -435,6 +461,36 @@ final class Sharing {
     private static String terminalResource(final Path link) throws IOException {
         final Map<String, Object> attributes = Files.readAttributes(link, "unix:rdev,dev");
         return "tty[%x:%x]".formatted((long) attributes.get("rdev"), (long) attributes.get("dev"));
+    }
+
+    /** TCP connections to other hosts; of those that none of the trees has only those to these addresses. */
+    TcpEnds ends(final Set<String> addresses) throws CheckpointException {
+        try {
+            return new TcpEnds(List.copyOf(leaving), foreign(addresses));
+        } catch (final IOException e) {
+            throw new CheckpointException("reading /proc: " + e.getMessage(), e);
+        }
+    }
+
+    private List<TcpEnd> foreign(final Set<String> addresses) throws IOException {
+        final List<TcpEnd> ends = new ArrayList<>();
+        if (trees.isEmpty() || addresses.isEmpty()) {
+            return ends;
+        }
+        final TcpSockets sockets = TcpSockets.of(trees.getFirst().top().pid());
+        for (final TcpSockets.Socket socket : sockets.held()) {
+            if (socket.connected() && !holders.containsKey(socket.inode())
+                    && addresses.contains(socket.connection().remoteAddress())) {
+                final Set<Long> pids = outside().getOrDefault(socket.inode(), Set.of());
+                ends.add(socket.end(pids.isEmpty() ? "a process" : process(pids.iterator().next())));
+            }
+        }
+        sockets.unheld().forEach((connection, socket) -> {
+            if (addresses.contains(connection.remoteAddress())) {
+                ends.add(socket.end(""));
+            }
+        });
+        return ends;
     }
 
     private Map<Long, Set<Long>> outside() {

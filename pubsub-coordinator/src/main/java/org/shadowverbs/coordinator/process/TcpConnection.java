@@ -10,4 +10,12 @@ package org.shadowverbs.coordinator.process;
  * @param remotePort    that of the other end
  */
 public record TcpConnection(String localAddress, int localPort, String remoteAddress, int remotePort) {
+    /**
+     * The same connection as its other end has it.
+     *
+     * @return the other end
+     */
+    public TcpConnection mirrored() {
+        return new TcpConnection(remoteAddress, remotePort, localAddress, localPort);
+    }
 }

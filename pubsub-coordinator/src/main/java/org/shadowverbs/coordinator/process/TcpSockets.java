@@ -7,12 +7,11 @@ import java.net.InetSocketAddress;
 import java.net.UnknownHostException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Collection;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 
 /** The TCP sockets of a process's network namespace. */
 final class TcpSockets {
@@ -21,7 +20,7 @@ final class TcpSockets {
     private static final int WORD = 4;
 
     private final Map<Long, Socket> byInode = new HashMap<>();
-    private final Set<TcpConnection> orphans = new HashSet<>();
+    private final Map<TcpConnection, Socket> unheld = new HashMap<>();
 
     /**
      * A socket.
@@ -31,11 +30,24 @@ final class TcpSockets {
      * @param remote that of its peer
      * @param state  the kernel's number of the state
      * @param queued bytes sent and not acknowledged
+     * @param unread bytes that have come and were not read; of one that listens: connections that were not accepted
      */
-    record Socket(long inode, InetSocketAddress local, InetSocketAddress remote, int state, long queued) {
+    record Socket(long inode, InetSocketAddress local, InetSocketAddress remote, int state, long queued, long unread) {
         TcpConnection connection() {
-            return new TcpConnection(local.getAddress().getHostAddress(), local.getPort(),
-                    remote.getAddress().getHostAddress(), remote.getPort());
+            return new TcpConnection(HostAddress.numeric(local.getAddress()), local.getPort(),
+                    HostAddress.numeric(remote.getAddress()), remote.getPort());
+        }
+
+        TcpListener listener() {
+            return new TcpListener(HostAddress.numeric(local.getAddress()), local.getPort());
+        }
+
+        boolean listening() {
+            return state == LISTEN;
+        }
+
+        TcpEnd end(final String holder) {
+            return new TcpEnd(holder, connection(), state);
         }
 
         boolean connected() {
@@ -53,14 +65,15 @@ final class TcpSockets {
             for (final String line : Files.readAllLines(path)) {
                 final String[] field = line.strip().split(" +");
                 if (field[0].endsWith(":") && field.length > 9) {
+                    final int colon = field[4].indexOf(':');
                     final Socket socket = new Socket(
                             Long.parseLong(field[9]), address(field[1]), address(field[2]),
                             Integer.parseInt(field[3], 16),
-                            Long.parseLong(field[4].substring(0, field[4].indexOf(':')), 16));
+                            Long.parseLong(field[4].substring(0, colon), 16), Long.parseLong(field[4].substring(colon + 1), 16));
                     if (socket.inode() != 0) {
                         sockets.byInode.put(socket.inode(), socket);
                     } else {
-                        sockets.orphans.add(socket.connection());
+                        sockets.unheld.put(socket.connection(), socket);
                     }
                 }
             }
@@ -78,9 +91,14 @@ final class TcpSockets {
                 .anyMatch(socket -> socket.queued() > 0 && connections.contains(socket.connection()));
     }
 
-    /** Connections that no process has any more, in TIME_WAIT for example. */
-    Set<TcpConnection> orphans() {
-        return orphans;
+    /** Connections that no process has: closed by it, or not accepted yet. */
+    Map<TcpConnection, Socket> unheld() {
+        return unheld;
+    }
+
+    /** All that processes have. */
+    Collection<Socket> held() {
+        return byInode.values();
     }
 
     /** The other end of a connection within this host, or null. */

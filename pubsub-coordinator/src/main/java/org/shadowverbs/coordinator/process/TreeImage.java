@@ -14,6 +14,7 @@ import java.util.List;
  * @param mapped      files that its processes have mapped or open as programs, which must be the same at restart
  * @param shellJob    whether its session leader or terminal is outside the tree
  * @param connections its ends of open TCP connections
+ * @param listeners   its TCP sockets that listen; none in images of versions that did not say
  * @param dumpNanos   time to dump it
  * @param clocks      what its processes saw when all trees had been saved; null in images in which CRIU has kept its own reading
  */
@@ -26,8 +27,13 @@ public record TreeImage(
         List<MappedFile> mapped,
         boolean shellJob,
         List<TcpConnection> connections,
+        List<TcpListener> listeners,
         long dumpNanos,
         Clocks clocks) {
+    public TreeImage {
+        listeners = listeners == null ? List.of() : listeners;
+    }
+
     /**
      * Whether it has open TCP connections.
      *
@@ -57,7 +63,7 @@ public record TreeImage(
     }
 
     TreeImage goingOnFrom(final Clocks then) {
-        return new TreeImage(name, directory, processes, files, outputs, mapped, shellJob, connections, dumpNanos,
-                then);
+        return new TreeImage(name, directory, processes, files, outputs, mapped, shellJob, connections, listeners,
+                dumpNanos, then);
     }
 }

@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 5;
+    public static final int VERSION = 6;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;
@@ -64,7 +64,9 @@ public final class FrameType {
     public static final byte TERMINATE = 55;
     public static final byte QUIT = 56;
     public static final byte STEP_PROGRESS = 57;
+    public static final byte RELEASE = 58;
     public static final byte RESTORED = 59;
+    public static final byte RELEASED = 69;
     public static final byte INSPECT = 70;
     public static final byte INSPECTED = 71;
     public static final byte SAY = 72;

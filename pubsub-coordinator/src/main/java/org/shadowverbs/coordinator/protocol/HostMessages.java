@@ -23,6 +23,8 @@ public final class HostMessages {
             Map.entry(FrameType.SAVED, Saved.class),
             Map.entry(FrameType.THAW, Thaw.class),
             Map.entry(FrameType.THAWED, Thawed.class),
+            Map.entry(FrameType.RELEASE, Release.class),
+            Map.entry(FrameType.RELEASED, Released.class),
             Map.entry(FrameType.STEP_PROGRESS, StepProgress.class),
             Map.entry(FrameType.STEP_FAILED, StepFailed.class),
             Map.entry(FrameType.TERMINATE, Terminate.class),
@@ -54,10 +56,11 @@ public final class HostMessages {
      * First message of an agent, and again to a coordinator that was started anew: all that it must know to
      * go on. {@code epoch} and {@code attempt}: the highest seen; {@code restored}: the members come from images of
      * that epoch. {@code command} starts the agent anew should it be lost; empty where its processes end with it.
+     * {@code addresses}: those of its host.
      */
     public record AgentHello(int version, String secret, String agentId, String host, long pid, String job,
             long epoch, int attempt, boolean restored, List<Member> members, List<Tree> trees,
-            Map<String, String> settings, List<String> command) implements Message {
+            Map<String, String> settings, List<String> command, List<NetAddress> addresses) implements Message {
         /** The setting that a restart brings: the backend, as in a verdict. */
         public static final String BACKEND = "backend";
     }
@@ -94,11 +97,27 @@ public final class HostMessages {
     public record TreeState(Tree tree, boolean alive, Map<String, String> settings) implements Message {
     }
 
-    /** Make the processes stand still; give up after so long. */
-    public record Freeze(long epoch, int deadlineSeconds) implements Message {
+    /** An address of a host, numeric, and the network interface that has it. */
+    public record NetAddress(String device, String address) {
     }
 
-    public record Frozen(long epoch, List<String> trees, long nanos) implements Message {
+    /**
+     * One end of a TCP connection. {@code holder}: the process that has it, for messages; empty: none has. {@code state}: the kernel's
+     * number of its state.
+     */
+    public record TcpSocket(String holder, String local, int localPort, String remote, int remotePort, int state) {
+    }
+
+    /** Make the processes stand still; give up after so long. {@code addresses}: of the job's other hosts. */
+    public record Freeze(long epoch, int deadlineSeconds, Set<String> addresses) implements Message {
+    }
+
+    /**
+     * They stand still. {@code leaving}: their TCP connections to other hosts; {@code foreign}: those to hosts of the job that are not
+     * theirs.
+     */
+    public record Frozen(long epoch, List<String> trees, long nanos, List<TcpSocket> leaving, List<TcpSocket> foreign)
+            implements Message {
     }
 
     /** Save into a folder that the agent makes below this one; give up when nothing is done for so long. */
@@ -116,11 +135,18 @@ public final class HostMessages {
     public record Thawed(long epoch) implements Message {
     }
 
+    /** The processes of all hosts are restored: let them run. */
+    public record Release(long epoch) implements Message {
+    }
+
+    public record Released(long epoch) implements Message {
+    }
+
     /** The step goes on; {@code done}: how far it has come, in bytes. */
     public record StepProgress(long epoch, String step, long done) implements Message {
     }
 
-    /** {@code step}: FREEZE, SAVE or THAW; {@code passes}: what it has failed for passes by itself. */
+    /** {@code step}: FREEZE, SAVE, THAW or RELEASE; {@code passes}: what it has failed for passes by itself. */
     public record StepFailed(long epoch, String step, String reason, boolean passes) implements Message {
         public StepFailed(final long epoch, final String step, final String reason) {
             this(epoch, step, reason, false);
@@ -140,13 +166,17 @@ public final class HostMessages {
 
     /**
      * Look at the processes of the job without stopping them. {@code listeners}: where the ranks' devices over TCP listen.
-     * {@code folder}: one that exists, in which or below which checkpoints go.
+     * {@code folder}: one that exists, in which or below which checkpoints go. {@code addresses}: of the job's other hosts.
      */
-    public record Inspect(long id, Set<String> listeners, String folder) implements Message {
+    public record Inspect(long id, Set<String> listeners, String folder, Set<String> addresses) implements Message {
     }
 
-    /** {@code problems}: what a checkpoint would be refused for on this host now. */
-    public record Inspected(long id, List<String> problems) implements Message {
+    /**
+     * {@code problems}: what a checkpoint would be refused for on this host now; {@code leaving} and {@code foreign}: as in
+     * {@link Frozen}.
+     */
+    public record Inspected(long id, List<String> problems, List<TcpSocket> leaving, List<TcpSocket> foreign)
+            implements Message {
     }
 
     /** A line for the standard error of the program that was launched first on this host. */

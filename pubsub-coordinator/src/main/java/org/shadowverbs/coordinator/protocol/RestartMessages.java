@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.protocol;
 
 import java.util.List;
 import java.util.Map;
+import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
 
 /** What goes between the coordinator and each {@code restart} of a job that is restored on several hosts. */
 public final class RestartMessages {
@@ -35,13 +36,18 @@ public final class RestartMessages {
      * @param checksum of its manifest
      * @param portions all that the checkpoint has, in the manifest's order
      * @param from the source hosts that this host is to take over; empty: whatever is left
+     * @param addresses those of this host
      */
     public record RestartJoin(int version, String secret, String host, long pid, int hosts, String checkpoint,
-            String checksum, List<Portion> portions, List<String> from) implements Message {
+            String checksum, List<Portion> portions, List<String> from, List<NetAddress> addresses) implements Message {
     }
 
-    /** The portions that this host is to restore, by their place in RESTART_JOIN. */
-    public record RestartShare(List<Integer> portions) implements Message {
+    /** The portions that a host is to restore, by their place in RESTART_JOIN. */
+    public record Share(String host, List<Integer> portions, List<NetAddress> addresses) {
+    }
+
+    /** What each host restores; {@code own}: the place of the host that this is for. */
+    public record RestartShare(int own, List<Share> shares) implements Message {
     }
 
     /** The end of the restart: from the coordinator for all, or from a host that can't do its share. */

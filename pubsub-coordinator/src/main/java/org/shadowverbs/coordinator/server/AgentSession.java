@@ -9,6 +9,7 @@ import java.util.Set;
 import org.shadowverbs.coordinator.protocol.Codec;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
 import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.Message;
@@ -20,6 +21,7 @@ final class AgentSession {
     private final String host;
     private final long pid;
     private final List<String> command;
+    private final List<NetAddress> addresses;
     private final FrameChannel channel;
     private final Outbox outbox;
 
@@ -41,6 +43,7 @@ final class AgentSession {
         host = hello.host();
         pid = hello.pid();
         command = hello.command();
+        addresses = hello.addresses();
         this.channel = channel;
         outbox = new Outbox(channel, "agent " + hello.host());
         for (final Tree tree : hello.trees()) {
@@ -54,6 +57,11 @@ final class AgentSession {
 
     String host() {
         return host;
+    }
+
+    /** Those of its host. */
+    List<NetAddress> addresses() {
+        return addresses;
     }
 
     long pid() {

@@ -195,12 +195,26 @@ final class CheckpointRun {
 
     private void freeze() throws Stopped {
         final long start = System.nanoTime();
-        epoch.tellAgents(Stage.FREEZE, new Freeze(number, epoch.deadlineSeconds()));
+        epoch.tellAgents(Stage.FREEZE, agent -> new Freeze(number, epoch.deadlineSeconds(),
+                Connections.addressesBut(agent, job.agents())));
         int trees = 0;
-        for (final Message answer : epoch.awaitAgents().values()) {
-            trees += ((Frozen) answer).trees().size();
+        final Connections connections = new Connections();
+        for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents().entrySet()) {
+            final Frozen frozen = (Frozen) e.getValue();
+            trees += frozen.trees().size();
+            connections.add(e.getKey(), frozen.leaving(), frozen.foreign());
         }
+        requireWithin(connections);
         phaseDone("FREEZE", start, trees + (trees == 1 ? " tree" : " trees"));
+    }
+
+    /** Of a connection that leads out of the job only one end would come back. */
+    private static void requireWithin(final Connections connections) throws Stopped {
+        final List<String> problems = connections.problems();
+        final List<String> passing = connections.passing();
+        if (!problems.isEmpty() || !passing.isEmpty()) {
+            throw new Stopped(problems.isEmpty() ? passing.getFirst() : problems.getFirst(), problems.isEmpty());
+        }
     }
 
     private void save() throws Stopped {

@@ -32,6 +32,7 @@ import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.Command;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
+import org.shadowverbs.coordinator.protocol.HostMessages.Release;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
@@ -268,6 +269,8 @@ public final class Coordinator implements AutoCloseable {
     private void reattachRestored() {
         String problem = "";
         try {
+            CheckpointRun.requireAll(epoch.awaitAgents());
+            epoch.tellAgents(Stage.RELEASE, new Release(epoch.number()));
             CheckpointRun.requireAll(epoch.awaitAgents());
             final Reattachment back = new Reattachment(epoch, log::add);
             back.exchanges();

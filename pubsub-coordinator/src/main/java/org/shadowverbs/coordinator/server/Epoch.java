@@ -354,12 +354,17 @@ final class Epoch {
 
     /** Tells every agent to do a step. */
     void tellAgents(final Stage step, final Message message) {
+        tellAgents(step, agent -> message);
+    }
+
+    /** Tells every agent to do a step, each in its own words. */
+    void tellAgents(final Stage step, final Function<AgentSession, Message> message) {
         lock.lock();
         try {
             goTo(step);
             for (final AgentSession agent : members.agents()) {
                 agent.step = new AgentSession.Step(step.step(), number, agent.host(), clock.getAsLong());
-                agent.send(message);
+                agent.send(message.apply(agent));
             }
         } finally {
             lock.unlock();

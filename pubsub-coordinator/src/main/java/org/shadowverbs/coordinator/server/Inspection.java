@@ -163,18 +163,21 @@ final class Inspection {
             hosts = new LinkedHashMap<>();
             job.agents().forEach(agent -> {
                 hosts.put(agent, new CompletableFuture<>());
-                agent.send(new Inspect(question, listeners, folder));
+                agent.send(new Inspect(question, listeners, folder, Connections.addressesBut(agent, job.agents())));
             });
             return null;
         });
         final List<String> reasons = new ArrayList<>();
+        final Connections connections = new Connections();
         for (final Map.Entry<AgentSession, CompletableFuture<Inspected>> e : hosts.entrySet()) {
             final String host = "host " + e.getKey().host();
             final Inspected answer = await(e.getValue(), end, host, silent);
             if (answer != null) {
                 answer.problems().forEach(problem -> reasons.add(host + ": " + problem));
+                connections.add(e.getKey(), answer.leaving(), answer.foreign());
             }
         }
+        reasons.addAll(connections.problems());
         return reasons;
     }
 

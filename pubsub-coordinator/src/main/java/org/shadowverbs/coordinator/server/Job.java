@@ -22,6 +22,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankGone;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankJoined;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
+import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
@@ -210,6 +211,7 @@ final class Job {
                 case Frozen m -> epoch.stepAnswered(from, "FREEZE", m.epoch(), m);
                 case Saved m -> epoch.stepAnswered(from, "SAVE", m.epoch(), m);
                 case Thawed m -> epoch.stepAnswered(from, "THAW", m.epoch(), m);
+                case Released m -> epoch.stepAnswered(from, "RELEASE", m.epoch(), m);
                 case PmiState m -> pmi(from, m);
                 case StepProgress m -> epoch.stepGoesOn(from, m);
                 case StepFailed m -> {

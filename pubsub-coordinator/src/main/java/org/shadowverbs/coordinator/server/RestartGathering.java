@@ -15,6 +15,7 @@ import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartEnd;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartJoin;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartShare;
+import org.shadowverbs.coordinator.protocol.RestartMessages.Share;
 
 /**
  * A restart on several hosts, from the first that comes to the job running. All or nothing: a host that can't do its
@@ -75,8 +76,12 @@ final class RestartGathering {
         inOrder.sort(Comparator.comparing(e -> e.getValue().host()));
         try {
             final List<List<Integer>> shares = Shares.deal(inOrder.stream().map(Map.Entry::getValue).toList());
+            final List<Share> all = new ArrayList<>();
             for (int i = 0; i < shares.size(); i++) {
-                inOrder.get(i).getKey().send(new RestartShare(shares.get(i)));
+                all.add(new Share(inOrder.get(i).getValue().host(), shares.get(i), inOrder.get(i).getValue().addresses()));
+            }
+            for (int i = 0; i < shares.size(); i++) {
+                inOrder.get(i).getKey().send(new RestartShare(i, all));
             }
         } catch (Stopped e) {
             end(e.getMessage());

@@ -23,7 +23,8 @@ enum Stage {
     KILL(            Awaited.AGENTS,  Limit.of(30)),            // RUNNING
     // The way back. It begins again with THAW when somebody is late.
     THAW(            Awaited.AGENTS,  Limit.of(60)),            // PUBLISHED, or OPENING when nobody has let go of anything
-    RESTORE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // PUBLISHED; in a restart, in place of all that is above
+    RESTORE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // RELEASE; in a restart, in place of all that is above
+    RELEASE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // PUBLISHED
     PUBLISHED(       Awaited.RANKS,   Limit.SILENCE),           // CONNECTED
     CONNECTED(       Awaited.RANKS,   Limit.SILENCE),           // RECEIVES_POSTED
     RECEIVES_POSTED( Awaited.RANKS,   Limit.SILENCE),           // REPLAYED

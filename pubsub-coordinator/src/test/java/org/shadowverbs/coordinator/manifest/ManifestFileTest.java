@@ -31,8 +31,9 @@ class ManifestFileTest {
                 Map.of("SAVE", 10L), 1, 42,
                 List.of(new Manifest.HostPart("here", "host-here-1",
                         List.of(new Manifest.RankPart(0, "uid", 77, "rank 0", "prog", 76, 123)),
-                        List.of(new Manifest.TreePart(76, "rank 0", List.of("prog", "ä ö"), "/tmp", "/run/agent.sock")),
-                        images)),
+                        List.of(new Manifest.TreePart(76, "rank 0", List.of("prog", "ä ö"), "/tmp", "/run/agent.sock", "there")),
+                        images, List.of(new Manifest.Origin("there", List.of(new Manifest.OriginAddress("eth0", "10.0.0.1",
+                                "10.0.0.2")), List.of(new Manifest.OriginPort(80, 81)))))),
                 List.of(new Needs(0, "mlx5_0", true, Map.of("max_sge", 30L), Map.of("max_sge", 32L))), "");
     }
 

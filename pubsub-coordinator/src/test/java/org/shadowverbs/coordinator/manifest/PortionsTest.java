@@ -20,7 +20,7 @@ class PortionsTest {
     private static TreeImage tree(final int rank, final TcpConnection... connections) {
         return new TreeImage("rank " + rank, "tree-" + rank, List.of(new ProcessImage("rank " + rank, 100 + rank, 0,
                 "app", 1, List.of())), List.of(new ImageFile("pages.img", 10 + rank, "sum")), List.of(), List.of(),
-                false, List.of(connections), 1, null);
+                false, List.of(connections), List.of(), 1, null);
     }
 
     /** One rank in each tree, numbered as the trees are. */
@@ -30,10 +30,10 @@ class PortionsTest {
         for (int i = 0; i < trees.length; i++) {
             final int rank = first + i;
             ranks.add(new Manifest.RankPart(rank, "uid-" + rank, 100 + rank, "rank " + rank, "app", 100 + rank, rank));
-            programs.add(new Manifest.TreePart(100 + rank, "rank " + rank, List.of("app"), "/", null));
+            programs.add(new Manifest.TreePart(100 + rank, "rank " + rank, List.of("app"), "/", null, null));
         }
         return new Manifest.HostPart(host, "host-" + host, ranks, programs, new HostImages("fake", host, "0", "cpu",
-                List.of(), List.of(trees), 1000, 1, 1));
+                List.of(), List.of(trees), 1000, 1, 1), List.of());
     }
 
     private static Manifest manifest(final Manifest.HostPart... hosts) {

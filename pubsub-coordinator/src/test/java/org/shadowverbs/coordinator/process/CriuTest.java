@@ -29,6 +29,18 @@ import org.junit.jupiter.api.io.TempDir;
 @Timeout(90)
 final class CriuTest {
     private static final Duration SOON = Duration.ofSeconds(30);
+    /** All trees of a test are of one restore. */
+    private static final RestoreGate OPEN = new RestoreGate() {
+        @Override
+        public void arrived() {
+            return;
+        }
+
+        @Override
+        public boolean await(final Duration timeout) {
+            return true;
+        }
+    };
     private static final int SIGKILL = 9;
     private static final int SIGTERM = 15;
 
@@ -283,7 +295,7 @@ final class CriuTest {
             kill(rank);
             try (RandomAccessFile other = new RandomAccessFile(second.toFile(), "rw")) {
                 final RestoredTrees trees = restore(new RestoreRequest(directory, saved, "ckpt", Map.of(pipe, second),
-                        Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD));
+                        Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), OPEN));
                 other.write('b');
                 TestPrograms.await("got b", () -> TestPrograms.lines(out).contains("got b"));
                 assertFalse(trees.exitStatuses().get("rank 0").isDone());
@@ -539,7 +551,7 @@ final class CriuTest {
         final HostImages elsewhere = new HostImages(saved.implementation(), saved.host(), saved.kernel(), saved.cpuModel(),
                 saved.cpuFlags(), saved.trees().stream().map(tree -> new TreeImage(tree.name(), tree.directory(),
                         tree.processes(), tree.files(), tree.outputs(), tree.mapped(), tree.shellJob(), tree.connections(),
-                        tree.dumpNanos(), tree.clocks().plus(later))).toList(),
+                        tree.listeners(), tree.dumpNanos(), tree.clocks().plus(later))).toList(),
                 saved.bytes(), saved.freezeNanos(), saved.saveNanos());
         final Clocks now = Clocks.now();
         final Clocks ahead = Clocks.offsets(restore(directory, elsewhere).hostPids().get("rank 0"));
@@ -571,7 +583,7 @@ final class CriuTest {
 
     private RestoredTrees restore(final Path directory, final HostImages saved) throws CheckpointException {
         return restore(new RestoreRequest(
-                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD));
+                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), OPEN));
     }
 
     private RestoredTrees restore(final RestoreRequest request) throws CheckpointException {

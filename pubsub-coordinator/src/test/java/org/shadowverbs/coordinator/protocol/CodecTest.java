@@ -132,13 +132,15 @@ class CodecTest {
     void theComponentsOfARecordAreItsBytesInTheirOrder() {
         final String hex = HexFormat.of().formatHex(Codec.frame(new HostMessages.AgentHello(4, "s", "a", "é", 5, "", -1, 2, true,
                 List.of(new HostMessages.Member("u", 3, 1, 2, 1, "p", 6, (byte) 7)),
-                List.of(new HostMessages.Tree(8, List.of("x", ""), "/")), Map.of("k", "v"), List.of())));
-        assertEquals("00000091" + "28" + "00000004" + "00000001" + "73" + "00000001" + "61" + "00000002" + "c3a9"
+                List.of(new HostMessages.Tree(8, List.of("x", ""), "/")), Map.of("k", "v"), List.of(),
+                List.of(new HostMessages.NetAddress("d", "9")))));
+        assertEquals("0000009f" + "28" + "00000004" + "00000001" + "73" + "00000001" + "61" + "00000002" + "c3a9"
                 + "0000000000000005" + "00000000" + "ffffffffffffffff" + "00000002" + "01"
                 + "00000001" + "00000001" + "75" + "00000003" + "0000000000000001" + "0000000000000002" + "0000000000000001"
                 + "00000001" + "70" + "0000000000000006" + "07"
                 + "00000001" + "0000000000000008" + "00000002" + "00000001" + "78" + "00000000" + "00000001" + "2f"
-                + "00000001" + "00000001" + "6b" + "00000001" + "76" + "00000000", hex);
+                + "00000001" + "00000001" + "6b" + "00000001" + "76" + "00000000"
+                + "00000001" + "00000001" + "64" + "00000001" + "39", hex);
         assertEquals("00000018" + "0d" + "0000000000000001" + "00000002" + "00" + "00000006" + "726561736f6e",
                 HexFormat.of().formatHex(Codec.frame(new RankMessages.Abort(1, 2, false, "reason"))));
     }

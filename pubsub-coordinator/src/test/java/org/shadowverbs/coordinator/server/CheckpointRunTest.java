@@ -855,7 +855,7 @@ class CheckpointRunTest {
                     final FrameChannel channel = FrameChannel.connect(
                             new InetSocketAddress("localhost", job.coordinator.port()), 5_000);
                     channel.write(new AgentHello(FrameType.VERSION, "", id, id, 1, "", 0, 0, false, List.of(),
-                            List.of(), Map.of(), List.of()));
+                            List.of(), Map.of(), List.of(), List.of()));
                     return channel;
                 }));
             }

@@ -52,7 +52,7 @@ class DeadHostTest {
             final FrameChannel agent =
                     FrameChannel.connect(new InetSocketAddress(args[0], Integer.parseInt(args[1])), 5_000);
             agent.write(new AgentHello(FrameType.VERSION, "", "far-1", "far", 1, "", 0, 0, false, List.of(), List.of(),
-                    Map.of(), List.of()));
+                    Map.of(), List.of(), List.of()));
             agent.read();
             try (ServerSocket listener = new ServerSocket()) {
                 listener.bind(new InetSocketAddress(args[2], 0));

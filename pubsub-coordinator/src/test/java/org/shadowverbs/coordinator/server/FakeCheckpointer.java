@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -21,9 +22,11 @@ import org.shadowverbs.coordinator.process.ProcessRoot;
 import org.shadowverbs.coordinator.process.Readiness;
 import org.shadowverbs.coordinator.process.RestoreRequest;
 import org.shadowverbs.coordinator.process.RestoredTrees;
+import org.shadowverbs.coordinator.process.TcpEnds;
 
 /** Freezes and saves nothing, fails when told to, and counts what is frozen. */
 final class FakeCheckpointer implements ProcessCheckpointer {
+    private static final TcpEnds NO_CONNECTIONS = new TcpEnds(List.of(), List.of());
     /** What inspect() finds, in its next looks. */
     volatile List<Finding> findings = List.of();
     final AtomicInteger looksWithFindings = new AtomicInteger(Integer.MAX_VALUE);
@@ -48,6 +51,11 @@ final class FakeCheckpointer implements ProcessCheckpointer {
     @Override
     public List<Finding> inspect(final FreezeRequest request, final Path directory) {
         return looksWithFindings.getAndUpdate(left -> Math.max(0, left - 1)) > 0 ? findings : List.of();
+    }
+
+    @Override
+    public TcpEnds connections(final FreezeRequest request, final Set<String> addresses) {
+        return NO_CONNECTIONS;
     }
 
     @Override
@@ -76,6 +84,11 @@ final class FakeCheckpointer implements ProcessCheckpointer {
         @Override
         public long freezeNanos() {
             return 1;
+        }
+
+        @Override
+        public TcpEnds connections(final Set<String> addresses) {
+            return NO_CONNECTIONS;
         }
 
         @Override

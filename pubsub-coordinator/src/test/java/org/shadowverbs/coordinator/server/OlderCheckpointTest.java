@@ -28,6 +28,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.Release;
+import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
@@ -65,7 +67,7 @@ class OlderCheckpointTest {
     private void join(final long epoch, final boolean restored) throws Exception {
         agent = FrameChannel.connect(new InetSocketAddress("localhost", coordinator.port()), 5_000);
         agent.write(new AgentHello(FrameType.VERSION, "", "id", "host", 1, "job", epoch, 0, restored, List.of(),
-                List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of()));
+                List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of(), List.of()));
         assertTrue(agent.read() instanceof AgentWelcome);
         final FrameChannel now = agent;
         final CountDownLatch back = new CountDownLatch(restored ? 1 : 0);
@@ -73,9 +75,10 @@ class OlderCheckpointTest {
             try {
                 for (;;) {
                     switch (now.read()) {
-                        case Freeze m -> now.write(new Frozen(m.epoch(), List.of(), 1));
+                        case Freeze m -> now.write(new Frozen(m.epoch(), List.of(), 1, List.of(), List.of()));
                         case Save m -> now.write(new Saved(m.epoch(), 0, ""));
                         case Thaw m -> now.write(new Thawed(m.epoch()));
+                        case Release m -> now.write(new Released(m.epoch()));
                         case Restored m -> {
                             back.countDown();
                         }

@@ -22,6 +22,7 @@ import org.shadowverbs.coordinator.agent.AgentOptions;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.manifest.Portions;
+import org.shadowverbs.coordinator.manifest.Relocation;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
@@ -53,7 +54,7 @@ class RestartGatheringTest {
         final FrameChannel channel =
                 FrameChannel.connect(new InetSocketAddress("localhost", job.coordinator.port()), 5_000);
         channel.write(new RestartJoin(FrameType.VERSION, "", host, pid, 2, checkpoint, "sum",
-                List.of(new Portion("a", List.of(0), true), new Portion("b", List.of(1), true)), List.of()));
+                List.of(new Portion("a", List.of(0), true), new Portion("b", List.of(1), true)), List.of(), List.of()));
         return channel;
     }
 
@@ -73,8 +74,8 @@ class RestartGatheringTest {
     @Test
     void whoCannotDoItsShareEndsItForAll() throws Exception {
         try (FrameChannel a = join("a", 1, "ckpt-1"); FrameChannel b = join("b", 2, "ckpt-1")) {
-            assertEquals(List.of(0), assertInstanceOf(RestartShare.class, next(a)).portions());
-            assertEquals(List.of(1), assertInstanceOf(RestartShare.class, next(b)).portions());
+            assertEquals(List.of(0), own(assertInstanceOf(RestartShare.class, next(a))));
+            assertEquals(List.of(1), own(assertInstanceOf(RestartShare.class, next(b))));
             b.write(new RestartEnd("pages-1.img is damaged"));
             assertEquals("host b: pages-1.img is damaged", problem(a));
         }
@@ -95,9 +96,13 @@ class RestartGatheringTest {
             a.channel().close();
         }
         try (FrameChannel b = joinFirst("b"); FrameChannel c = join("c", 3, "ckpt-1")) {
-            assertEquals(List.of(1), assertInstanceOf(RestartShare.class, next(b)).portions());
-            assertEquals(List.of(0), assertInstanceOf(RestartShare.class, next(c)).portions());
+            assertEquals(List.of(1), own(assertInstanceOf(RestartShare.class, next(b))));
+            assertEquals(List.of(0), own(assertInstanceOf(RestartShare.class, next(c))));
         }
+    }
+
+    private static List<Integer> own(final RestartShare dealt) {
+        return dealt.shares().get(dealt.own()).portions();
     }
 
     /** Until the coordinator has seen that the others have left. */
@@ -135,7 +140,7 @@ class RestartGatheringTest {
                     first.mayRestore().get(20, TimeUnit.SECONDS);
                     second.mayRestore().get(20, TimeUnit.SECONDS);
                     assertThrows(CheckpointException.class,
-                            () -> first.restore(manifest));
+                            () -> first.restore(manifest, Relocation.of(manifest, List.of())));
                     assertEquals("host a: the fake restores nothing: 1 pipes", problem(b));
                     assertEquals("host a: the fake restores nothing: 1 pipes", problem(a));
                 }

@@ -22,7 +22,7 @@ class SharesTest {
     /** @param sources the source host of each portion; with a "-" behind it, this host does not have its images */
     private static RestartJoin host(final String name, final List<String> from, final String... sources) {
         return new RestartJoin(FrameType.VERSION, "", name, 1, 2, "ckpt-j-1", "sum", Arrays.stream(sources)
-                .map(s -> new Portion(s.replace("-", ""), List.of(), !s.endsWith("-"))).toList(), from);
+                .map(s -> new Portion(s.replace("-", ""), List.of(), !s.endsWith("-"))).toList(), from, List.of());
     }
 
     private static List<List<Integer>> deal(final RestartJoin... hosts) throws Stopped {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.process;
+
+/**
+ * One end of a TCP connection whose other end is not on the same host.
+ *
+ * @param holder     which process has it, for messages; empty: none has, only the kernel
+ * @param connection its addresses and ports
+ * @param state      the kernel's number of its state (include/net/tcp_states.h)
+ */
+public record TcpEnd(String holder, TcpConnection connection, int state) {
+    private static final int SYN_SENT = 2;
+    private static final int TIME_WAIT = 6;
+    private static final int CLOSING = 11;
+    private static final int FIN_WAIT_1 = 4;
+
+    /**
+     * Whether it only waits for an answer to its first segment, which is sent again after a restart.
+     *
+     * @return true if so
+     */
+    public boolean connecting() {
+        return state == SYN_SENT;
+    }
+
+    /**
+     * Whether its process has closed it, or both sides have.
+     *
+     * @return true if so
+     */
+    public boolean closing() {
+        return state >= FIN_WAIT_1 && state <= CLOSING;
+    }
+
+    /**
+     * Whether it is only there so that late segments find nothing new in its place.
+     *
+     * @return true if so
+     */
+    public boolean over() {
+        return state == TIME_WAIT;
+    }
+}
