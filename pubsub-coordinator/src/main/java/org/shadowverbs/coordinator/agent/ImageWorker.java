@@ -236,7 +236,7 @@ final class ImageWorker {
      */
     RestoredJob restore(final Manifest manifest, final List<LocalRank> ranks, final Duration deadline,
             final Relocation relocation, final HostGate gate) throws CheckpointException {
-        moved = relocation.origins(options.host());
+        moved = relocation.originsOn(options.host());
         final Map<String, LocalRank> byUid = new LinkedHashMap<>();
         ranks.forEach(r -> byUid.put(r.uid, r));
         final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");

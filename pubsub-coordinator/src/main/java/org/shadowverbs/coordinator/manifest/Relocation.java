@@ -10,6 +10,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.stream.Stream;
 import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.SocketMoves;
@@ -22,7 +23,8 @@ import org.shadowverbs.coordinator.process.TreeImage;
  * works it out by itself, from the same manifest and the same shares, so that all come to the same.
  *
  * <p>An address of a source host becomes the one of the same network interface on the target, or the target's first of that kind. A
- * port stays, unless two source hosts come back on one host and both listened at it: then the second gets another one.
+ * port stays, unless two source hosts come back on one host and both listened at it: then the second's sockets that have it get
+ * another one.
  */
 public final class Relocation {
     private static final int FIRST_OTHER_PORT = 61_001;
@@ -87,8 +89,18 @@ public final class Relocation {
             return now == null ? address : now.address();
         }
 
+        Set<Integer> portsInUse() {
+            final Set<Integer> used = new TreeSet<>(ports.keySet());
+            tree.connections().forEach(c -> used.add(c.localPort()));
+            return used;
+        }
+
+        int now(final int port) {
+            return ports.getOrDefault(port, port);
+        }
+
         TcpListener now(final TcpListener listener) {
-            return new TcpListener(now(listener.address()), ports.getOrDefault(listener.port(), listener.port()));
+            return new TcpListener(now(listener.address()), now(listener.port()));
         }
     }
 
@@ -173,12 +185,10 @@ public final class Relocation {
                         && p.tree.listeners().stream().anyMatch(l -> l.port() == saved.remotePort()))
                 .findFirst().orElseGet(() -> places.stream().filter(p -> p.addresses.containsKey(saved.remoteAddress()))
                         .findFirst().orElse(null));
-        if (there == null) {
-            return new TcpConnection(place.now(saved.localAddress()), saved.localPort(), saved.remoteAddress(), saved.remotePort());
-        }
-        // A connection that is there keeps its ports; one that is still being made goes to where its listener is.
-        final int port = other != null ? saved.remotePort() : there.ports.getOrDefault(saved.remotePort(), saved.remotePort());
-        return new TcpConnection(place.now(saved.localAddress()), saved.localPort(), there.now(saved.remoteAddress()), port);
+        final String local = place.now(saved.localAddress());
+        final int localPort = place.now(saved.localPort());
+        return there == null ? new TcpConnection(local, localPort, saved.remoteAddress(), saved.remotePort())
+                : new TcpConnection(local, localPort, there.now(saved.remoteAddress()), there.now(saved.remotePort()));
     }
 
     private void findProblems() {
@@ -255,12 +265,15 @@ public final class Relocation {
                 if (!elsewhere && !now.equals(a.virtual())) {
                     moved.add(new Moved(ANY_ORIGIN, a.virtual(), ANY_PORT, now, ANY_PORT));
                 }
-                place.ports.forEach((saved, port) -> {
+                final boolean shared = others(place).anyMatch(other -> !other.origin.name().equals(place.origin.name())
+                        && other.addresses.values().stream().anyMatch(o -> o != null && o.address().equals(now)));
+                for (final int saved : place.portsInUse()) {
                     final int virtual = place.origin.virtualPort(saved);
-                    if (elsewhere || virtual != port) {
-                        moved.add(new Moved(ANY_ORIGIN, a.virtual(), virtual, now, port));
+                    // At an address that several hosts have now the port tells whose it is, also when it is what it was.
+                    if (elsewhere || shared || virtual != place.now(saved)) {
+                        moved.add(new Moved(ANY_ORIGIN, a.virtual(), virtual, now, place.now(saved)));
                     }
-                });
+                }
             }
             place.ports.forEach((saved, port) -> {
                 final int virtual = place.origin.virtualPort(saved);
@@ -272,16 +285,15 @@ public final class Relocation {
         return List.copyOf(moved);
     }
 
-    /** The names of the hosts on which the programs were launched, each with the address that they mean by it. */
-    public Map<String, String> names() {
-        final Map<String, String> names = new LinkedHashMap<>();
-        places.forEach(place -> place.origin.addresses().stream().findFirst()
-                .ifPresent(a -> names.putIfAbsent(place.origin.name(), a.virtual())));
-        return names;
+    /** The hosts on which the programs were launched, in the order in which all know them. */
+    public List<Manifest.Origin> origins() {
+        final Map<String, Manifest.Origin> origins = new LinkedHashMap<>();
+        places.forEach(place -> origins.putIfAbsent(place.origin.name(), place.origin));
+        return List.copyOf(origins.values());
     }
 
     /** The origins of what comes back on a host, as that host's next manifest is to have them. */
-    public List<Manifest.Origin> origins(final String host) {
+    public List<Manifest.Origin> originsOn(final String host) {
         final Map<String, Manifest.Origin> origins = new LinkedHashMap<>();
         for (final Place place : places) {
             if (!place.target.host().equals(host)) {

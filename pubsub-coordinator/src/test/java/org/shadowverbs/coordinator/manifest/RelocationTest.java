@@ -83,7 +83,7 @@ class RelocationTest {
         assertTrue(same.connected());
         assertEquals(SocketMoves.NONE, moves(same, all.hosts().getFirst()));
         assertEquals(List.of(), same.moved());
-        assertEquals(all.hosts().getFirst().origins(), same.origins("a"));
+        assertEquals(all.hosts().getFirst().origins(), same.originsOn("a"));
     }
 
     @Test
@@ -96,8 +96,7 @@ class RelocationTest {
                 moves(swapped, all.hosts().getFirst()).of(new TcpConnection("10.0.0.1", BTL, "10.0.0.2", 40_000)));
         assertEquals(List.of(new Relocation.Moved("*", "10.0.0.1", 0, "10.0.0.2", 0),
                 new Relocation.Moved("*", "10.0.0.2", 0, "10.0.0.1", 0)), swapped.moved());
-        assertEquals(Map.of("a", "10.0.0.1", "b", "10.0.0.2"), swapped.names());
-        assertEquals(List.of(origin("b", "10.0.0.2", "10.0.0.1")), swapped.origins("a"));
+        assertEquals(List.of(origin("b", "10.0.0.2", "10.0.0.1")), swapped.originsOn("a"));
     }
 
     @Test
@@ -108,14 +107,16 @@ class RelocationTest {
         assertEquals(listener, moves(one, all.hosts().getFirst()).of(listener));
         final int other = moves(one, all.hosts().getLast()).of(listener).port();
         assertFalse(other == BTL);
-        // What is connected keeps its ports.
         assertEquals(new TcpConnection("10.1.0.9", BTL, "10.1.0.9", 40_000),
                 moves(one, all.hosts().getFirst()).of(new TcpConnection("10.0.0.1", BTL, "10.0.0.2", 40_000)));
         assertTrue(one.moved().contains(new Relocation.Moved("*", "10.0.0.2", BTL, "10.1.0.9", other)));
         assertTrue(one.moved().contains(new Relocation.Moved("b", "127.0.0.1", BTL, "127.0.0.1", other)));
         assertTrue(one.moved().contains(new Relocation.Moved("*", "10.0.0.1", 0, "10.1.0.9", 0)));
+        // Whose a port is at an address that both have now.
+        assertTrue(one.moved().contains(new Relocation.Moved("*", "10.0.0.1", BTL, "10.1.0.9", BTL)));
+        assertTrue(one.moved().contains(new Relocation.Moved("*", "10.0.0.2", 40_000, "10.1.0.9", 40_000)));
         assertEquals(List.of(origin("a", "10.0.0.1", "10.1.0.9"),
-                origin("b", "10.0.0.2", "10.1.0.9", new Manifest.OriginPort(BTL, other))), one.origins("c"));
+                origin("b", "10.0.0.2", "10.1.0.9", new Manifest.OriginPort(BTL, other))), one.originsOn("c"));
     }
 
     @Test
