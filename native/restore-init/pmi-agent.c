@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
 #include "pmi-agent.h"
-#include "job-root.h"
+#include "../src/base/agent_place.h"
 
 #include <endian.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define VERSION 6		/* FrameType.VERSION */
@@ -180,29 +180,10 @@ static bool answer(int fd, struct pmi_news *news)
 	       read_news(news, news->text + 1, length - 1);
 }
 
-/* AgentPlace.java's file, which a restart leaves where the program was launched. */
-static struct sockaddr_un place_of(const char *agent, const char *job)
-{
-	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	const char *last = strrchr(agent, '/');
-	char *path, *moved = NULL;
-
-	if (last && asprintf(&path, "%.*smoved-%s", (int)(last + 1 - agent), agent, job) > 0) {
-		for (char *c = path + (last + 1 - agent); *c; c++)
-			if (*c == '/')
-				*c = '_';
-		moved = read_all(path);
-		free(path);
-	}
-	snprintf(address.sun_path, sizeof(address.sun_path), "%s", moved && *moved ? moved : agent);
-	free(moved);
-	return address;
-}
-
 bool pmi_tell(const char *agent, const char *job, const struct pmi_state *state, struct pmi_news *news)
 {
 	const struct timeval patience = { .tv_sec = AGENT_SECONDS };
-	struct sockaddr_un address = place_of(agent, job);
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct bytes frame = frame_of(state);
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	bool told;
@@ -210,7 +191,8 @@ bool pmi_tell(const char *agent, const char *job, const struct pmi_state *state,
 	*news = (struct pmi_news){ 0 };
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	told = fd >= 0 && !frame.failed && !connect(fd, (struct sockaddr *)&address, sizeof(address)) &&
+	told = fd >= 0 && !frame.failed && sv_agent_socket(agent, job, address.sun_path, sizeof(address.sun_path)) &&
+	       !connect(fd, (struct sockaddr *)&address, sizeof(address)) &&
 	       send_all(fd, frame.data, frame.size) && answer(fd, news);
 	if (fd >= 0)
 		close(fd);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests: programs that load the library together with a mock of libibverbs and a stand-in for the driver.
 
-TESTS := chain gate checkpoint srq xrc unreliable grh region cq_ex memory window events cm process tcp turns dlsym between
+TESTS := chain gate checkpoint srq xrc unreliable grh region cq_ex memory window events cm process tcp turns dlsym between address_table addresses
 TEST_DIR := $(BUILD)/tests
 TEST_CFLAGS := $(CPPFLAGS) -Itests $(filter-out -Wmissing-prototypes -fvisibility=hidden,$(CFLAGS))
 TEST_PROGRAMS := $(TESTS:%=$(TEST_DIR)/%)
@@ -42,6 +42,12 @@ $(TEST_DIR)/between: tests/between.c tests/libbetween.h tests/driver.c tests/tes
 $(TEST_DIR)/region: tests/region.c src/objects/region.c src/objects/region.h tests/test.h | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -o $@ $< -lpthread
+
+# Has what it tests in it.
+ADDRESS_TABLE := src/address/address_table.c src/address/address_alias.c
+$(TEST_DIR)/address_table: tests/address_table.c $(ADDRESS_TABLE) $(ADDRESS_TABLE:.c=.h) tests/test.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -o $@ $(filter %.c,$^)
 
 $(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
 	@echo '  TEST  $@'

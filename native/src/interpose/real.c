@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "interpose/real.h"
+#include "base/agent_place.h"
 #include "base/next.h"
 #include "base/say.h"
 #include "tcp/tcp.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,43 +17,13 @@ static int tcp;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint32_t found;
 
-/* The first line of a file, without its end; 0 when there is none. */
-static int first_line(const char *path, char *line, size_t size)
+/* What a restart has chosen for the whole job, as JobBackend has it: programs list devices before there is a JVM. */
+static bool job_backend(char *name, size_t size)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n;
+	char socket[SV_SOCKET_PATH], path[SV_SOCKET_PATH + NAME_MAX];
 
-	if (fd < 0)
-		return 0;
-	n = read(fd, line, size - 1);
-	close(fd);
-	if (n <= 0)
-		return 0;
-	line[n] = 0;
-	line[strcspn(line, "\n")] = 0;
-	return 1;
-}
-
-/* What a restart has chosen for the whole job, as AgentPlace and JobBackend do: programs list devices before there is a JVM. */
-static int job_backend(char *name, size_t size)
-{
-	const char *agent = getenv("SHADOWVERBS_AGENT"), *job = getenv("SHADOWVERBS_JOB");
-	char path[PATH_MAX + 64], socket[PATH_MAX];
-	const char *slash = agent ? strrchr(agent, '/') : NULL;
-
-	if (!slash || slash - agent >= PATH_MAX)
-		return 0;
-	if (job && *job && strlen(job) < 32) {
-		snprintf(path, sizeof(path), "%.*s/moved-%s", (int)(slash - agent), agent, job);
-		if (first_line(path, socket, sizeof(socket))) {
-			agent = socket;
-			slash = strrchr(agent, '/');
-			if (!slash)
-				return 0;
-		}
-	}
-	snprintf(path, sizeof(path), "%.*s/backend", (int)(slash - agent), agent);
-	return first_line(path, name, size) && strcmp(name, "same");
+	return sv_agent_socket(getenv("SHADOWVERBS_AGENT"), getenv("SHADOWVERBS_JOB"), socket, sizeof(socket)) &&
+	       sv_beside(socket, "backend", path, sizeof(path)) && sv_first_line(path, name, size) && strcmp(name, "same");
 }
 
 static void find(void)

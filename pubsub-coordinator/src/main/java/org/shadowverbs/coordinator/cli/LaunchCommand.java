@@ -32,6 +32,9 @@ final class LaunchCommand extends CliCommand {
     /** The topmost process of the tree that a rank is in. */
     private static final String TREE = "SHADOWVERBS_TREE";
 
+    /** The host that a process was launched on first, as its agent calls it: whose addresses it knows as its own for good. */
+    private static final String ORIGIN = "SHADOWVERBS_ORIGIN";
+
     /** Names the descriptor of a rank's line to its launcher. */
     private static final String PMI_SOCKET = "PMI_FD";
     /** How the names of the variables begin that say where a process finds its PMIx server. */
@@ -88,6 +91,9 @@ final class LaunchCommand extends CliCommand {
         final long root = wanted == null ? 0 : start(wanted, socket);
         final Path jobRoot = root == 0 ? null : wanted;
         final Map<String, String> newEnvironment = environment(chosen, socket, secret);
+        if (!nested) {
+            newEnvironment.put(ORIGIN, hostName());
+        }
         if (inside) {
             newEnvironment.put(AgentPlace.JOB, environment.getOrDefault(AgentPlace.JOB, ""));
             newEnvironment.put(TREE, environment.get(TREE));
@@ -159,6 +165,14 @@ final class LaunchCommand extends CliCommand {
         throw new CommandException("launch: the PMIx server of this process is outside of the job and would be lost with it; "
                 + (slurm ? "use srun --mpi=pmi2 shadowverbs launch PROGRAM (MPICH, MVAPICH, Intel MPI), or srun --mpi=none for a"
                         + " program without MPI" : "put launch before it: shadowverbs launch mpirun ... PROGRAM"));
+    }
+
+    private static String hostName() throws CommandException {
+        try {
+            return AgentCommand.hostName();
+        } catch (IOException e) {
+            throw new CommandException("launch: this host's name can't be read: " + e.getMessage());
+        }
     }
 
     private static boolean coordinatorRuns(final Address address) throws CommandException {

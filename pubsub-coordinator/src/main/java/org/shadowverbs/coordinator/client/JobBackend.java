@@ -6,7 +6,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /**
@@ -38,10 +37,8 @@ public record JobBackend(String name, String secret, String address) {
 
     /** Says it to all that come to that socket. */
     public void write(final Path socket) throws IOException {
-        final Path part = socket.resolveSibling(FILE + ".part");
-        Files.deleteIfExists(part);
-        PrivateFiles.write(part, (name + "\n" + secret + "\n" + address + "\n").getBytes(StandardCharsets.UTF_8));
-        Files.move(part, socket.resolveSibling(FILE), StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        PrivateFiles.replace(socket.resolveSibling(FILE),
+                (name + "\n" + secret + "\n" + address + "\n").getBytes(StandardCharsets.UTF_8));
     }
 
     /** From now on each process has its own again. */

@@ -6,7 +6,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
 import java.security.SecureRandom;
 import java.util.HexFormat;
 import java.util.Map;
@@ -60,10 +59,7 @@ public final class JobSecret {
 
     /** Keeps it, whole from the first moment that it is seen. */
     public static void keep(final Path runDirectory, final String secret) throws IOException {
-        final Path part = runDirectory.resolve(FILE + ".part");
-        Files.deleteIfExists(part);
-        PrivateFiles.write(part, (secret + "\n").getBytes(StandardCharsets.UTF_8));
-        Files.move(part, runDirectory.resolve(FILE), StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
+        PrivateFiles.replace(runDirectory.resolve(FILE), (secret + "\n").getBytes(StandardCharsets.UTF_8));
     }
 
     public static void forget(final Path runDirectory) throws IOException {

@@ -6,6 +6,7 @@ import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
+import java.nio.file.StandardCopyOption;
 import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.FileAttribute;
 import java.nio.file.attribute.PosixFilePermission;
@@ -50,6 +51,14 @@ public final class PrivateFiles {
     public static void write(final Path file, final byte[] content) throws IOException {
         makeEmpty(file);
         Files.write(file, content);
+    }
+
+    /** Writes a file whole: who opens it finds what was there before or all that is new. */
+    public static void replace(final Path file, final byte[] content) throws IOException {
+        final Path part = file.resolveSibling(file.getFileName() + ".part");
+        Files.deleteIfExists(part);
+        write(part, content);
+        Files.move(part, file, StandardCopyOption.ATOMIC_MOVE, StandardCopyOption.REPLACE_EXISTING);
     }
 
     /** Whether others than the owner have any right to the file or folder itself. */

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the lines of the file `addresses` say: has the source that it tests in it. */
+#include "test.h"
+#include "../src/address/address_alias.h"
+
+#include <arpa/inet.h>
+
+static char printed[INET6_ADDRSTRLEN + 8];
+
+static struct sv_endpoint end(const char *address, unsigned port)
+{
+	struct sv_endpoint result = { .address = { [10] = 0xff, [11] = 0xff }, .port = port };
+
+	CHECK(inet_pton(AF_INET, address, result.address + 12) == 1 ||
+	      inet_pton(AF_INET6, address, result.address) == 1);
+	return result;
+}
+
+static const char *text_of(const struct sv_endpoint *endpoint)
+{
+	char address[INET6_ADDRSTRLEN];
+	bool v4 = sv_is_v4(endpoint->address);
+
+	inet_ntop(v4 ? AF_INET : AF_INET6, endpoint->address + (v4 ? 12 : 0), address, sizeof(address));
+	snprintf(printed, sizeof(printed), "%s %u", address, endpoint->port);
+	return printed;
+}
+
+static void expect_text(const char *text, const char *expected, int line)
+{
+	if (strcmp(text, expected)) {
+		fprintf(stderr, "line %d: \"%s\", not \"%s\"\n", line, text, expected);
+		abort();
+	}
+}
+
+/*
+ * The text is behind no 0, and the table in no more memory than it asked for, so that AddressSanitizer sees what is
+ * read beyond.
+ */
+static struct sv_address_table *make_wrong(const char *text, const char *origin, unsigned *wrong)
+{
+	size_t length = strlen(text);
+	char *exact = memcpy(malloc(length + !length), text, length);
+	void *memory = calloc(1, sv_table_size(exact, length));
+	struct sv_address_table *table = sv_table_make(memory, exact, length, origin, wrong);
+
+	free(exact);
+	return table;
+}
+
+static struct sv_address_table *make(const char *text, const char *origin)
+{
+	unsigned wrong;
+	struct sv_address_table *table = make_wrong(text, origin, &wrong);
+
+	CHECK_EQUAL(wrong, 0);
+	return table;
+}
+
+static const char *real(const struct sv_address_table *table, const char *address, unsigned port)
+{
+	struct sv_endpoint there = end(address, port), before = there;
+
+	CHECK_EQUAL(sv_table_real(table, &there), memcmp(&there, &before, sizeof(there)) != 0);
+	return text_of(&there);
+}
+
+static const char *virtual(const struct sv_address_table *table, const char *address, unsigned port)
+{
+	struct sv_endpoint there = end(address, port);
+
+	sv_own_end(table, &there, NULL);
+	return text_of(&there);
+}
+
+static const char *peer(const struct sv_address_table *table, const char *address, unsigned port, const char *own)
+{
+	struct sv_endpoint there = end(address, port), here = end(own, 1);
+
+	sv_peer_end(table, &there, &here);
+	return text_of(&there);
+}
+
+#define EXPECT(text, expected) expect_text(text, expected, __LINE__)
+
+static void what_no_line_names_means_itself(void)
+{
+	struct sv_address_table *empty = make("", "a"), *table = make("* 10.0.0.1 0 10.1.0.1 0\n", "a");
+
+	EXPECT(real(empty, "10.0.0.1", 80), "10.0.0.1 80");
+	EXPECT(virtual(empty, "10.0.0.1", 80), "10.0.0.1 80");
+	EXPECT(real(table, "10.0.0.2", 80), "10.0.0.2 80");
+	EXPECT(real(table, "10.1.0.1", 80), "10.1.0.1 80");
+	EXPECT(virtual(table, "10.0.0.1", 80), "10.0.0.1 80");
+	EXPECT(real(table, "10.0.0.1", 80), "10.1.0.1 80");
+	EXPECT(real(table, "10.0.0.1", 0), "10.1.0.1 0");
+	EXPECT(virtual(table, "10.1.0.1", 80), "10.0.0.1 80");
+	EXPECT(virtual(table, "10.1.0.1", 0), "10.0.0.1 0");
+}
+
+static void the_longest_match_wins(void)
+{
+	static const char text[] = "* 10.0.0.1 0 10.1.0.1 0\n"
+				   "* 10.0.0.1 80 10.1.0.2 81\n"
+				   "a 10.0.0.1 0 10.1.0.3 0\n"
+				   "a 10.0.0.1 80 10.1.0.4 82\n"
+				   "b 10.0.0.1 90 10.1.0.5 91\n";
+	struct sv_address_table *a = make(text, "a"), *b = make(text, "b"), *none = make(text, "");
+
+	EXPECT(real(a, "10.0.0.1", 80), "10.1.0.4 82");
+	EXPECT(real(a, "10.0.0.1", 90), "10.1.0.3 90");
+	EXPECT(real(b, "10.0.0.1", 80), "10.1.0.2 81");
+	EXPECT(real(b, "10.0.0.1", 90), "10.1.0.5 91");
+	EXPECT(real(b, "10.0.0.1", 70), "10.1.0.1 70");
+	EXPECT(real(none, "10.0.0.1", 90), "10.1.0.1 90");
+}
+
+/* Virtual addresses of a host may be real ones of another. */
+static void hosts_that_were_exchanged(void)
+{
+	struct sv_address_table *table = make("* 10.0.0.1 0 10.0.0.2 0\n* 10.0.0.2 0 10.0.0.1 0\n"
+					      "* fd00::1 0 fd00::2 0\n* fd00::2 0 fd00::1 0\n", "a");
+
+	EXPECT(real(table, "10.0.0.1", 80), "10.0.0.2 80");
+	EXPECT(real(table, "10.0.0.2", 80), "10.0.0.1 80");
+	EXPECT(virtual(table, "10.0.0.1", 80), "10.0.0.2 80");
+	EXPECT(real(table, "fd00::2", 80), "fd00::1 80");
+	EXPECT(virtual(table, "fd00::2", 80), "fd00::1 80");
+}
+
+/* Each answer leads back, so that a port which has moved is not taken for the one that is where it was. */
+static void ports_that_moved_lead_back(void)
+{
+	static const char text[] = "* 10.0.0.1 0 10.1.0.1 0\n* 10.0.0.2 0 10.1.0.1 0\n"
+				   "* 10.0.0.2 5000 10.1.0.1 6000\nb 0.0.0.0 5000 0.0.0.0 6000\n"
+				   "b 127.0.0.1 5000 127.0.0.1 6000\n";
+	struct sv_address_table *a = make(text, "a"), *b = make(text, "b");
+
+	EXPECT(real(a, "10.0.0.1", 5000), "10.1.0.1 5000");
+	EXPECT(real(a, "10.0.0.2", 5000), "10.1.0.1 6000");
+	EXPECT(virtual(a, "10.1.0.1", 6000), "10.0.0.2 5000");
+	EXPECT(virtual(a, "10.1.0.1", 5000), "10.0.0.1 5000");
+	EXPECT(real(b, "0.0.0.0", 5000), "0.0.0.0 6000");
+	EXPECT(real(b, "::", 5000), ":: 6000");
+	EXPECT(virtual(b, "0.0.0.0", 6000), "0.0.0.0 5000");
+	EXPECT(virtual(b, "::", 6000), ":: 5000");
+	EXPECT(virtual(b, "127.0.0.1", 6000), "127.0.0.1 5000");
+	EXPECT(real(a, "0.0.0.0", 5000), "0.0.0.0 5000");
+	EXPECT(real(a, "127.0.0.1", 5000), "127.0.0.1 5000");
+	EXPECT(virtual(a, "0.0.0.0", 6000), "0.0.0.0 6000");
+}
+
+static void the_own_hosts_address_is_preferred(void)
+{
+	static const char text[] = "origin a 10.0.0.1\norigin b 10.0.0.2\n"
+				   "* 10.0.0.1 0 10.1.0.1 0\n* 10.0.0.2 0 10.1.0.1 0\n";
+
+	EXPECT(virtual(make(text, "a"), "10.1.0.1", 80), "10.0.0.1 80");
+	EXPECT(virtual(make(text, "b"), "10.1.0.1", 80), "10.0.0.2 80");
+	EXPECT(virtual(make(text, ""), "10.1.0.1", 80), "10.0.0.1 80");
+}
+
+static const char shared[] = "origin a 10.0.0.1\norigin a 10.9.0.1\norigin b 10.0.0.2\norigin c 10.0.0.3\n"
+			     "origin a fd00::1\norigin b fd00::2\n"
+			     "* 10.0.0.1 0 10.1.0.1 0\n* 10.0.0.2 0 10.1.0.1 0\n"
+			     "* 10.0.0.3 0 10.1.0.3 0\n* 10.9.0.1 0 10.1.9.1 0\n"
+			     "* fd00::1 0 fd01::1 0\n* fd00::2 0 fd01::1 0\n";
+
+static const char *source(const struct sv_address_table *table, const char *address)
+{
+	struct sv_endpoint to = end(address, 80), there = to, from = end("0.0.0.0", 0);
+
+	sv_table_real(table, &there);
+	return sv_alias_source(table, &to, &there, &from) ? text_of(&from) : "any";
+}
+
+static void connections_of_a_shared_host_tell_whose_they_are(void)
+{
+	struct sv_address_table *a = make(shared, "a"), *b = make(shared, "b"), *c = make(shared, "c");
+	struct sv_address_table *none = make(shared, "");
+
+	EXPECT(source(a, "10.0.0.2"), "127.77.2.1 0");
+	EXPECT(source(b, "10.0.0.1"), "127.77.1.2 0");
+	EXPECT(source(a, "10.0.0.1"), "127.77.1.1 0");
+	EXPECT(source(a, "10.1.0.1"), "127.77.0.1 0");
+	EXPECT(source(a, "10.9.0.1"), "127.77.1.1 0");
+	EXPECT(source(a, "10.0.0.3"), "any");
+	EXPECT(source(a, "127.0.0.1"), "any");
+	EXPECT(source(a, "fd00::2"), "any");
+	EXPECT(source(c, "10.0.0.1"), "any");
+	EXPECT(source(none, "10.0.0.1"), "any");
+
+	/* Where b's connection to a arrives, and where it came from. */
+	EXPECT(peer(a, "127.77.1.2", 4711, "10.1.0.1"), "10.0.0.2 4711");
+	EXPECT(virtual(b, "127.77.1.2", 4711), "10.0.0.2 4711");
+	EXPECT(peer(b, "10.1.0.1", 80, "127.77.1.2"), "10.0.0.1 80");
+	EXPECT(peer(a, "10.1.0.1", 80, "127.77.2.1"), "10.0.0.2 80");
+	/* Of several addresses of a host the one at the address where the connection is. */
+	EXPECT(peer(b, "127.77.2.1", 4711, "10.1.9.1"), "10.9.0.1 4711");
+	EXPECT(peer(b, "127.77.2.1", 4711, "10.1.0.1"), "10.0.0.1 4711");
+	/* A number that no origin has, and a host that shares nothing. */
+	EXPECT(peer(a, "127.77.1.9", 4711, "10.1.0.1"), "127.77.1.9 4711");
+	EXPECT(peer(c, "127.77.1.2", 4711, "10.1.0.3"), "127.77.1.2 4711");
+}
+
+static void names_have_all_their_addresses(void)
+{
+	struct sv_address_table *table = make("name Node1 10.0.0.1\nname node2 10.0.0.2\nname node1 fd00::1\n", "a");
+	const struct sv_host_name *first = sv_table_name(table, "nODE1", NULL);
+	const struct sv_host_name *second = sv_table_name(table, "node1.", first);
+	struct sv_endpoint v4 = end("10.0.0.1", 0), v6 = end("fd00::1", 0);
+
+	CHECK(first && second && !sv_table_name(table, "node1", second));
+	CHECK(!memcmp(first->address, v4.address, sizeof(v4.address)));
+	CHECK(!memcmp(second->address, v6.address, sizeof(v6.address)));
+	CHECK(!sv_table_name(table, "node", NULL) && !sv_table_name(table, "node11", NULL));
+	CHECK(!sv_table_name(table, "", NULL) && !sv_table_name(table, ".", NULL));
+}
+
+static void a_line_that_is_wrong_is_left_out(void)
+{
+	static const char *const lines[] = {
+		"*", "* 10.0.0.1", "* 10.0.0.1 0 10.1.0.1", "* 10.0.0.1 0 10.1.0.1 0 0", "* 10.0.0 0 10.1.0.1 0",
+		"* 10.0.0.1 0 10.1.0.1 5", "* 10.0.0.1 5 10.1.0.1 0", "* 10.0.0.1 65536 10.1.0.1 1",
+		"* 10.0.0.1 -1 10.1.0.1 1",
+		"* 10.0.0.1 4294967297 10.1.0.1 1", "* 10.0.0.1 0 fd00::1 0", "* fe80::1%eth0 0 fe80::2 0", "name a",
+		"name a b",
+		"origin a b", "origin a", "host a 10.0.0.1",
+	};
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(*lines); i++) {
+		struct sv_address_table *table;
+		char text[256];
+		unsigned wrong;
+
+		snprintf(text, sizeof(text), "* 10.0.0.2 0 10.1.0.2 0\n\n%s\n* 10.0.0.3 0 10.1.0.3 0", lines[i]);
+		table = make_wrong(text, "*", &wrong);
+		CHECK_EQUAL(wrong, 3);
+		CHECK_EQUAL(table->home_count + table->name_count, 0);
+		EXPECT(real(table, "10.0.0.1", 5), "10.0.0.1 5");
+		EXPECT(real(table, "10.0.0.2", 5), "10.1.0.2 5");
+		EXPECT(real(table, "10.0.0.3", 5), "10.1.0.3 5");
+	}
+}
+
+static void many_lines(void)
+{
+	enum { HOSTS = 3000 };
+	char *text = malloc(HOSTS * 64), address[32], expected[32];
+	size_t length = 0;
+	struct sv_address_table *table;
+
+	for (int i = 0; i < HOSTS; i++)
+		length += sprintf(text + length, "* 10.0.%d.%d 0 10.1.%d.%d 0\n", i / 250, i % 250, i / 250, i % 250);
+	table = make(text, "a");
+	for (int i = 0; i < HOSTS; i++) {
+		snprintf(address, sizeof(address), "10.0.%d.%d", i / 250, i % 250);
+		snprintf(expected, sizeof(expected), "10.1.%d.%d 7", i / 250, i % 250);
+		EXPECT(real(table, address, 7), expected);
+	}
+}
+
+int main(void)
+{
+	RUN(what_no_line_names_means_itself);
+	RUN(the_longest_match_wins);
+	RUN(hosts_that_were_exchanged);
+	RUN(ports_that_moved_lead_back);
+	RUN(the_own_hosts_address_is_preferred);
+	RUN(connections_of_a_shared_host_tell_whose_they_are);
+	RUN(names_have_all_their_addresses);
+	RUN(a_line_that_is_wrong_is_left_out);
+	RUN(many_lines);
+	return 0;
+}
