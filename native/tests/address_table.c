@@ -38,15 +38,19 @@ static void expect_text(const char *text, const char *expected, int line)
  * The text is behind no 0, and the table in no more memory than it asked for, so that AddressSanitizer sees what is
  * read beyond.
  */
-static struct sv_address_table *make_wrong(const char *text, const char *origin, unsigned *wrong)
+static struct sv_address_table *make_of(const char *text, size_t length, const char *origin, unsigned *wrong)
 {
-	size_t length = strlen(text);
 	char *exact = memcpy(malloc(length + !length), text, length);
 	void *memory = calloc(1, sv_table_size(exact, length));
 	struct sv_address_table *table = sv_table_make(memory, exact, length, origin, wrong);
 
 	free(exact);
 	return table;
+}
+
+static struct sv_address_table *make_wrong(const char *text, const char *origin, unsigned *wrong)
+{
+	return make_of(text, strlen(text), origin, wrong);
 }
 
 static struct sv_address_table *make(const char *text, const char *origin)
@@ -261,6 +265,45 @@ static void many_lines(void)
 	}
 }
 
+/* The same sequence in every run. */
+static unsigned chance(unsigned below)
+{
+	static uint64_t state = 1;
+
+	state = state * 6364136223846793005u + 1442695040888963407u;
+	return (state >> 33) % below;
+}
+
+/* Whatever the file has become, nothing is read beyond it, and what is found for a real end leads back to it. */
+static void damaged_files_do_no_harm(void)
+{
+	static const char pieces[] = "*ab .:0158\n\t%\0f";
+	char text[sizeof(shared)];
+
+	for (int i = 0; i < 20000; i++) {
+		struct sv_address_table *table;
+		unsigned length = 1 + chance(sizeof(shared) - 1), wrong;
+
+		memcpy(text, shared, sizeof(shared));
+		for (unsigned damage = chance(20); damage > 0; damage--)
+			text[chance(length)] = pieces[chance(sizeof(pieces) - 1)];
+		table = make_of(text, length, "a", &wrong);
+		for (int j = 0; j < 10; j++) {
+			struct sv_endpoint real_end = end("10.1.0.1", chance(3)), there = real_end;
+
+			real_end.address[15] = there.address[15] = chance(4);
+			sv_table_virtual(table, &there, chance(4));
+			if (memcmp(&there, &real_end, sizeof(there))) {
+				sv_table_real(table, &there);
+				CHECK(!memcmp(&there, &real_end, sizeof(there)));
+			}
+			sv_peer_end(table, &there, &real_end);
+		}
+		sv_table_name(table, "a", NULL);
+		free(table);
+	}
+}
+
 int main(void)
 {
 	RUN(what_no_line_names_means_itself);
@@ -272,5 +315,6 @@ int main(void)
 	RUN(names_have_all_their_addresses);
 	RUN(a_line_that_is_wrong_is_left_out);
 	RUN(many_lines);
+	RUN(damaged_files_do_no_harm);
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -24,7 +25,7 @@
 #define THREADS 4
 
 static char place[64], elsewhere[80];
-static const char *program;
+static char program[PATH_MAX];
 
 /* ---- The agent -------------------------------------------------------------------------------------------------- */
 
@@ -491,31 +492,68 @@ static void from_host_b(const char *port)
 	exit(0);
 }
 
+/* Runs this program anew, as another process of the job. */
+static pid_t start(const char *what, const char *port, const char *variable, const char *value)
+{
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		setenv(variable, value, 1);
+		execl(program, program, what, port, NULL);
+		_exit(127);
+	}
+	return pid;
+}
+
+static void check_succeeds(pid_t pid)
+{
+	int status;
+
+	CHECK_EQUAL(waitpid(pid, &status, 0), pid);
+	CHECK_EQUAL(status, 0);
+}
+
 static void two_hosts_that_came_back_on_one(void)
 {
 	struct sockaddr_storage peer;
 	socklen_t length = sizeof(peer);
-	int listener, there, status;
+	int listener, there;
 	char port[8];
 	pid_t pid;
 
 	restart(SHARED);
 	listener = listen_at(A, 0);
 	snprintf(port, sizeof(port), "%u", port_of(listener));
-	pid = fork();
-	CHECK(pid >= 0);
-	if (!pid) {
-		setenv("SHADOWVERBS_ORIGIN", "b", 1);
-		execl(program, program, port, NULL);
-		_exit(127);
-	}
+	pid = start("of host b", port, "SHADOWVERBS_ORIGIN", "b");
 	there = accept(listener, (struct sockaddr *)&peer, &length);
 	CHECK(there >= 0);
 	IS(peer, B, 0);
 	ENDS(there, A, atoi(port), B, 0);
 	close_both(there, listener);
-	CHECK_EQUAL(waitpid(pid, &status, 0), pid);
-	CHECK_EQUAL(status, 0);
+	check_succeeds(pid);
+	forget();
+}
+
+/* Its own connections are to real addresses, which ib2tcp exchanges; here the whole program passes for its library. */
+static void from_virtual_machine(const char *port)
+{
+	int fd = connect_to(B_NOW, atoi(port));
+
+	ENDS(fd, "127.0.0.1", 0, B_NOW, atoi(port));
+	exit(0);
+}
+
+static void the_virtual_machine_knows_real_addresses(void)
+{
+	int listener = listen_at(B_NOW, 0);
+	char port[8], machine[PATH_MAX + 32];
+
+	snprintf(port, sizeof(port), "%u", port_of(listener));
+	snprintf(machine, sizeof(machine), "%.*s/server/libjvm.so", (int)(strrchr(program, '/') - program), program);
+	restart("* " B_NOW " 0 127.0.0.99 0\n* " B " 0 " B_NOW " 0\n");
+	check_succeeds(start("of the virtual machine", port, "SHADOWVERBS_JVM", machine));
+	close(listener);
 	forget();
 }
 
@@ -781,9 +819,9 @@ int main(int argc, char **argv)
 {
 	char socket[128];
 
-	program = "/proc/self/exe";
-	if (argc > 1)
-		from_host_b(argv[1]);
+	CHECK(readlink("/proc/self/exe", program, sizeof(program) - 1) > 0);
+	if (argc > 2)
+		(strcmp(argv[1], "of host b") ? from_virtual_machine : from_host_b)(argv[2]);
 	if (!getenv("ADDRESSES_PLACE")) {
 		char folder[] = "/tmp/addresses-XXXXXX";
 
@@ -812,6 +850,7 @@ int main(int argc, char **argv)
 	RUN(who_connects_is_known_on_a_shared_host);
 	RUN(a_refused_connection_leaves_no_source);
 	RUN(two_hosts_that_came_back_on_one);
+	RUN(the_virtual_machine_knows_real_addresses);
 	RUN(a_change_is_seen);
 	RUN(an_agent_that_moved);
 	RUN(a_damaged_line_is_said);
