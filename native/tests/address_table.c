@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the lines of the file `addresses` say: has the source that it tests in it. */
 #include "test.h"
-#include "../src/address/address_alias.h"
+#include "../src/address/address_sharing.h"
 
 #include <arpa/inet.h>
 
@@ -74,15 +74,16 @@ static const char *virtual(const struct sv_address_table *table, const char *add
 {
 	struct sv_endpoint there = end(address, port);
 
-	sv_own_end(table, &there, NULL);
+	sv_table_virtual(table, &there, table->own);
 	return text_of(&there);
 }
 
-static const char *peer(const struct sv_address_table *table, const char *address, unsigned port, const char *own)
+/* As another host's, or that of another process. */
+static const char *peer(const struct sv_address_table *table, const char *address, unsigned port)
 {
-	struct sv_endpoint there = end(address, port), here = end(own, 1);
+	struct sv_endpoint there = end(address, port);
 
-	sv_peer_end(table, &there, &here);
+	sv_table_virtual(table, &there, sv_origin_at(table, &there));
 	return text_of(&there);
 }
 
@@ -171,41 +172,84 @@ static const char shared[] = "origin a 10.0.0.1\norigin a 10.9.0.1\norigin b 10.
 			     "* 10.0.0.3 0 10.1.0.3 0\n* 10.9.0.1 0 10.1.9.1 0\n"
 			     "* fd00::1 0 fd01::1 0\n* fd00::2 0 fd01::1 0\n";
 
-static const char *source(const struct sv_address_table *table, const char *address)
+/* The ports that a process may choose at a real address: the remainder of all. */
+static const char *ports(const struct sv_address_table *table, const char *address)
 {
-	struct sv_endpoint to = end(address, 80), there = to, from = end("0.0.0.0", 0);
+	struct sv_endpoint there = end(address, 0);
+	unsigned first, step;
 
-	sv_table_real(table, &there);
-	return sv_alias_source(table, &to, &there, &from) ? text_of(&from) : "any";
+	if (!sv_own_ports(table, &there, &first, &step))
+		return "any";
+	CHECK(first >= SV_FIRST_CHOSEN && first < SV_FIRST_CHOSEN + step);
+	snprintf(printed, sizeof(printed), "%u of %u", first % step, step);
+	return printed;
 }
 
-static void connections_of_a_shared_host_tell_whose_they_are(void)
+static void ports_tell_whose_they_are_at_a_shared_address(void)
 {
 	struct sv_address_table *a = make(shared, "a"), *b = make(shared, "b"), *c = make(shared, "c");
 	struct sv_address_table *none = make(shared, "");
 
-	EXPECT(source(a, "10.0.0.2"), "127.77.2.1 0");
-	EXPECT(source(b, "10.0.0.1"), "127.77.1.2 0");
-	EXPECT(source(a, "10.0.0.1"), "127.77.1.1 0");
-	EXPECT(source(a, "10.1.0.1"), "127.77.0.1 0");
-	EXPECT(source(a, "10.9.0.1"), "127.77.1.1 0");
-	EXPECT(source(a, "10.0.0.3"), "any");
-	EXPECT(source(a, "127.0.0.1"), "any");
-	EXPECT(source(a, "fd00::2"), "any");
-	EXPECT(source(c, "10.0.0.1"), "any");
-	EXPECT(source(none, "10.0.0.1"), "any");
+	EXPECT(ports(a, "10.1.0.1"), "0 of 2");
+	EXPECT(ports(b, "10.1.0.1"), "1 of 2");
+	EXPECT(ports(b, "0.0.0.0"), "1 of 2");
+	EXPECT(ports(b, "::"), "1 of 2");
+	EXPECT(ports(b, "fd01::1"), "1 of 2");
+	EXPECT(ports(a, "10.1.9.1"), "any");
+	EXPECT(ports(a, "10.1.0.3"), "any");
+	EXPECT(ports(a, "127.0.0.1"), "any");
+	EXPECT(ports(c, "0.0.0.0"), "any");
+	EXPECT(ports(c, "10.1.0.1"), "any");
+	EXPECT(ports(none, "0.0.0.0"), "any");
 
-	/* Where b's connection to a arrives, and where it came from. */
-	EXPECT(peer(a, "127.77.1.2", 4711, "10.1.0.1"), "10.0.0.2 4711");
-	EXPECT(virtual(b, "127.77.1.2", 4711), "10.0.0.2 4711");
-	EXPECT(peer(b, "10.1.0.1", 80, "127.77.1.2"), "10.0.0.1 80");
-	EXPECT(peer(a, "10.1.0.1", 80, "127.77.2.1"), "10.0.0.2 80");
-	/* Of several addresses of a host the one at the address where the connection is. */
-	EXPECT(peer(b, "127.77.2.1", 4711, "10.1.9.1"), "10.9.0.1 4711");
-	EXPECT(peer(b, "127.77.2.1", 4711, "10.1.0.1"), "10.0.0.1 4711");
-	/* A number that no origin has, and a host that shares nothing. */
-	EXPECT(peer(a, "127.77.1.9", 4711, "10.1.0.1"), "127.77.1.9 4711");
-	EXPECT(peer(c, "127.77.1.2", 4711, "10.1.0.3"), "127.77.1.2 4711");
+	/* For the programs of all hosts. */
+	EXPECT(peer(a, "10.1.0.1", 40000), "10.0.0.1 40000");
+	EXPECT(peer(a, "10.1.0.1", 40001), "10.0.0.2 40001");
+	EXPECT(peer(b, "10.1.0.1", 40000), "10.0.0.1 40000");
+	EXPECT(peer(c, "10.1.0.1", 40001), "10.0.0.2 40001");
+	EXPECT(peer(c, "fd01::1", 40001), "fd00::2 40001");
+	EXPECT(peer(none, "10.1.0.1", 40001), "10.0.0.2 40001");
+	/* Ports that programs choose say nothing, and an address that nobody shares says all. */
+	EXPECT(peer(c, "10.1.0.1", 81), "10.0.0.1 81");
+	EXPECT(peer(c, "10.1.0.1", 61001), "10.0.0.1 61001");
+	EXPECT(peer(a, "10.1.0.3", 40001), "10.0.0.3 40001");
+	EXPECT(peer(a, "10.1.9.1", 40001), "10.9.0.1 40001");
+	/* Its own end a process knows, whatever the port. */
+	EXPECT(virtual(b, "10.1.0.1", 40000), "10.0.0.2 40000");
+}
+
+static void many_hosts_share_an_address(void)
+{
+	char text[4096] = "", name[8];
+	struct sv_address_table *table;
+
+	for (int i = 0; i < 30; i++)
+		sprintf(text + strlen(text), "origin h%d 10.0.0.%d\norigin h%d 10.0.1.%d\n* 10.0.0.%d 0 10.1.0.1 0\n"
+			"* 10.0.1.%d 0 10.1.0.1 0\n", i, i, i, i, i, i);
+	for (int i = 0; i < 30; i++) {
+		char expected[40];
+
+		snprintf(name, sizeof(name), "h%d", i);
+		table = make(text, name);
+		snprintf(expected, sizeof(expected), "%d of 30", i);
+		EXPECT(ports(table, "10.1.0.1"), expected);
+		snprintf(expected, sizeof(expected), "10.0.0.%d %d", i, 33000 + i);
+		EXPECT(peer(table, "10.1.0.1", 33000 + i), expected);
+	}
+}
+
+/* A connection that came back has the port that it had. */
+static void a_line_for_a_port_says_more_than_the_port(void)
+{
+	static const char lines[] = "* 10.0.0.1 40001 10.1.0.1 40001\n* 10.0.0.2 81 10.1.0.1 81\n";
+	char text[sizeof(shared) + sizeof(lines)];
+	struct sv_address_table *c;
+
+	snprintf(text, sizeof(text), "%s%s", shared, lines);
+	c = make(text, "c");
+	EXPECT(peer(c, "10.1.0.1", 40001), "10.0.0.1 40001");
+	EXPECT(peer(c, "10.1.0.1", 40003), "10.0.0.2 40003");
+	EXPECT(peer(c, "10.1.0.1", 81), "10.0.0.2 81");
 }
 
 static void names_have_all_their_addresses(void)
@@ -297,7 +341,7 @@ static void damaged_files_do_no_harm(void)
 				sv_table_real(table, &there);
 				CHECK(!memcmp(&there, &real_end, sizeof(there)));
 			}
-			sv_peer_end(table, &there, &real_end);
+			sv_table_virtual(table, &there, sv_origin_at(table, &there));
 		}
 		sv_table_name(table, "a", NULL);
 		free(table);
@@ -311,7 +355,9 @@ int main(void)
 	RUN(hosts_that_were_exchanged);
 	RUN(ports_that_moved_lead_back);
 	RUN(the_own_hosts_address_is_preferred);
-	RUN(connections_of_a_shared_host_tell_whose_they_are);
+	RUN(ports_tell_whose_they_are_at_a_shared_address);
+	RUN(many_hosts_share_an_address);
+	RUN(a_line_for_a_port_says_more_than_the_port);
 	RUN(names_have_all_their_addresses);
 	RUN(a_line_that_is_wrong_is_left_out);
 	RUN(many_lines);

@@ -20,8 +20,9 @@
 #define A_NOW "127.0.0.11"
 #define B_NOW "127.0.0.12"
 #define MOVED "* " A " 0 " A_NOW " 0\n* " B " 0 " B_NOW " 0\n"
-/* Both on one. */
-#define SHARED "origin a " A "\norigin b " B "\n* " A " 0 " A_NOW " 0\n* " B " 0 " A_NOW " 0\n"
+/* Both on one, at the address from which the kernel connects within the loopback network. */
+#define ONE "127.0.0.1"
+#define SHARED "origin a " A "\norigin b " B "\n* " A " 0 " ONE " 0\n* " B " 0 " ONE " 0\n"
 #define THREADS 4
 
 static char place[64], elsewhere[80];
@@ -312,12 +313,12 @@ static void a_nonblocking_connection_comes(void)
 	listener = listen_at(A, 0);
 	port = port_of(listener);
 	CHECK_EQUAL(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
-	CHECK(!try_connect(fd, B, port) || errno == EINPROGRESS);
+	CHECK(!try_connect(fd, A, port) || errno == EINPROGRESS);
 	CHECK_EQUAL(poll(&ready, 1, 10000), 1);
 	/* As programs do that ask by a second connect how the first has gone. */
-	CHECK(!try_connect(fd, B, port) || errno == EISCONN);
+	CHECK(!try_connect(fd, A, port) || errno == EISCONN);
 	there = accepted(listener);
-	ENDS(fd, A, 0, B, port);
+	ENDS(fd, A, 0, A, port);
 	close_both(fd, there);
 	close(listener);
 	forget();
@@ -441,43 +442,82 @@ static void a_port_that_moved(void)
 static void who_connects_is_known_on_a_shared_host(void)
 {
 	int listener, fd, there, bound;
-	unsigned port;
+	unsigned port, chosen;
 
 	restart(SHARED);
 	listener = listen_at("0.0.0.0", 0);
 	port = port_of(listener);
-	fd = connect_to(B, port);
+	fd = connect_to(A, port);
 	there = accepted(listener);
-	ENDS(fd, A, 0, B, port);
+	ENDS(fd, A, 0, A, port);
 	ENDS(there, A, port, A, port_of(fd));
 	close_both(fd, there);
 
-	/* A source that the program has chosen is left alone. */
+	/* As Open MPI does: from an address of its own. */
 	bound = open_socket(AF_INET, SOCK_STREAM);
-	bind_to(bound, "127.0.0.5", 0);
-	CHECK_EQUAL(try_connect(bound, B, port), 0);
+	bind_to(bound, A, 0);
+	CHECK_EQUAL(try_connect(bound, A, port), 0);
 	there = accepted(listener);
-	ENDS(bound, "127.0.0.5", 0, A, port);
-	ENDS(there, A, port, "127.0.0.5", 0);
+	ENDS(bound, A, 0, A, port);
+	ENDS(there, A, port, A, port_of(bound));
+	close_both(bound, there);
+	/* An address that is no host's is left alone, and so is a port. */
+	bound = open_socket(AF_INET, SOCK_STREAM);
+	chosen = free_port("127.0.0.5");
+	bind_to(bound, "127.0.0.5", chosen);
+	CHECK_EQUAL(try_connect(bound, A, port), 0);
+	there = accepted(listener);
+	ENDS(there, A, port, "127.0.0.5", chosen);
 	close_both(bound, there);
 	close(listener);
 	forget();
 }
 
 /* The same socket may go elsewhere then. */
-static void a_refused_connection_leaves_no_source(void)
+static void a_refused_connection_can_go_elsewhere(void)
 {
 	int listener, fd = open_socket(AF_INET, SOCK_STREAM), there;
 
 	restart(SHARED "* 10.9.0.3 0 127.0.0.13 0\n");
 	listener = listen_at("10.9.0.3", 0);
-	CHECK_EQUAL(try_connect(fd, B, free_port(A_NOW)), -1);
+	CHECK_EQUAL(try_connect(fd, B, free_port(ONE)), -1);
 	CHECK_EQUAL(errno, ECONNREFUSED);
 	CHECK_EQUAL(try_connect(fd, "10.9.0.3", port_of(listener)), 0);
 	there = accepted(listener);
-	ENDS(there, "10.9.0.3", port_of(listener), "127.0.0.1", 0);
+	ENDS(there, "10.9.0.3", port_of(listener), A, port_of(fd));
 	close_both(fd, there);
 	close(listener);
+	forget();
+}
+
+/* When none is left that would tell whose it is, another one does. */
+static void every_port_is_taken(void)
+{
+	enum { HOSTS = 4000 };
+	char *table = malloc(HOSTS * 80);
+	size_t length = sprintf(table, "origin a " A "\n* " A " 0 " A_NOW " 0\n");
+	int taken[16], count = 0, fd;
+	struct sockaddr_storage own;
+
+	for (int i = 0; i < HOSTS; i++)
+		length += sprintf(table + length, "origin h%d 10.8.%d.%d\n* 10.8.%d.%d 0 " A_NOW " 0\n", i, i / 250, i % 250,
+				  i / 250, i % 250);
+	restart(table);
+	free(table);
+	/* It has eight ports of its own. */
+	do {
+		CHECK(count < (int)(sizeof(taken) / sizeof(*taken)));
+		taken[count] = socket(AF_INET, SOCK_STREAM, 0);
+		bind_to(taken[count], A, 0);
+		own = end_of(taken[count], false);
+		IS(own, A, 0);
+		CHECK_EQUAL(listen(taken[count], 1), 0);
+	} while (port_of(taken[count++]) % (HOSTS + 1) == 0);
+	CHECK(count > 3);
+	fd = connect_to(A, port_of(taken[0]));
+	close(fd);
+	while (count > 0)
+		close(taken[--count]);
 	forget();
 }
 
@@ -848,7 +888,8 @@ int main(int argc, char **argv)
 	RUN(datagrams_with_an_address);
 	RUN(a_port_that_moved);
 	RUN(who_connects_is_known_on_a_shared_host);
-	RUN(a_refused_connection_leaves_no_source);
+	RUN(a_refused_connection_can_go_elsewhere);
+	RUN(every_port_is_taken);
 	RUN(two_hosts_that_came_back_on_one);
 	RUN(the_virtual_machine_knows_real_addresses);
 	RUN(a_change_is_seen);

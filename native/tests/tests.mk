@@ -44,7 +44,7 @@ $(TEST_DIR)/region: tests/region.c src/objects/region.c src/objects/region.h tes
 	@$(CC) $(TEST_CFLAGS) -o $@ $< -lpthread
 
 # Has what it tests in it.
-ADDRESS_TABLE := src/address/address_table.c src/address/address_alias.c
+ADDRESS_TABLE := src/address/address_table.c src/address/address_sharing.c
 $(TEST_DIR)/address_table: tests/address_table.c $(ADDRESS_TABLE) $(ADDRESS_TABLE:.c=.h) tests/test.h | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -o $@ $(filter %.c,$^)

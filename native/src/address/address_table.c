@@ -33,6 +33,11 @@ static bool same(const struct sv_endpoint *one, const struct sv_endpoint *other)
 	return one->port == other->port && same_address(one->address, other->address);
 }
 
+bool sv_is_any(const uint8_t *address)
+{
+	return same_address(address, v4_any) || same_address(address, v6_any);
+}
+
 /* FNV-1a. */
 static uint32_t hash_of(const struct sv_endpoint *endpoint)
 {
@@ -70,7 +75,7 @@ size_t sv_table_size(const char *text, size_t length)
 
 	return sizeof(struct sv_address_table) + (size_t)lines * (sizeof(struct sv_route) + sizeof(struct sv_home) +
 								    sizeof(struct sv_host_name)) +
-	       3 * (size_t)heads_of(lines) * sizeof(uint32_t) + length + 1;
+	       4 * (size_t)heads_of(lines) * sizeof(uint32_t) + length + 1;
 }
 
 /* Ends each word with a 0 and finds their beginnings; one too many is counted, too. */
@@ -177,15 +182,9 @@ static bool read_line(struct sv_address_table *table, char *line, const char *or
 	}
 }
 
-/* From the last, so that in each chain the first comes first. */
-static void hash(struct sv_address_table *table)
+/* From the last, so that in each chain the first comes first; so below. */
+static void hash_routes(struct sv_address_table *table)
 {
-	for (uint32_t i = table->home_count; i > 0; i--) {
-		uint32_t *home = &table->by_home[hash_of(&table->homes[i - 1].virtual) & table->mask];
-
-		table->homes[i - 1].next = *home;
-		*home = i;
-	}
 	for (uint32_t i = table->route_count; i > 0; i--) {
 		struct sv_route *route = &table->routes[i - 1];
 		uint32_t *virtual = &table->by_virtual[hash_of(&route->virtual) & table->mask];
@@ -198,22 +197,35 @@ static void hash(struct sv_address_table *table)
 	}
 }
 
-/* What the lines say together. */
-static void join(struct sv_address_table *table)
+static void hash_homes(struct sv_address_table *table)
 {
-	hash(table);
-	for (uint32_t i = 0; i < table->home_count; i++) {
-		struct sv_home *home = &table->homes[i];
+	for (uint32_t i = table->home_count; i > 0; i--) {
+		struct sv_home *home = &table->homes[i - 1];
+		uint32_t *virtual = &table->by_home[hash_of(&home->virtual) & table->mask], *real;
 
 		home->real = home->virtual;
 		sv_table_real(table, &home->real);
+		real = &table->by_real_home[hash_of(&home->real) & table->mask];
+		home->next_virtual = *virtual;
+		*virtual = i;
+		home->next_real = *real;
+		*real = i;
 	}
+}
+
+/* What the lines say together. */
+static void join(struct sv_address_table *table)
+{
+	hash_routes(table);
+	hash_homes(table);
 	for (uint32_t i = 0; i < table->route_count; i++)
 		table->routes[i].origin = sv_table_origin(table, table->routes[i].virtual.address);
-	for (uint32_t i = 0; i < table->home_count; i++)
-		for (uint32_t j = 0; table->homes[i].origin == table->own && j < table->home_count; j++)
-			table->shares |= table->homes[j].origin != table->own &&
-					 same_address(table->homes[i].real.address, table->homes[j].real.address);
+	for (uint32_t i = 0; i < table->home_count; i++) {
+		const struct sv_home *home = &table->homes[i], *at = NULL;
+
+		while (home->origin == table->own && (at = sv_table_home(table, home->real.address, at)))
+			table->shares |= at->origin != table->own;
+	}
 }
 
 struct sv_address_table *sv_table_make(void *memory, const char *text, size_t length, const char *origin,
@@ -231,8 +243,9 @@ struct sv_address_table *sv_table_make(void *memory, const char *text, size_t le
 	table->by_virtual = (uint32_t *)(table->routes + lines);
 	table->by_real = table->by_virtual + heads;
 	table->by_home = table->by_real + heads;
+	table->by_real_home = table->by_home + heads;
 	table->mask = heads - 1;
-	copy = memcpy(table->by_home + heads, text, length);
+	copy = memcpy(table->by_real_home + heads, text, length);
 	*wrong = 0;
 	for (char *line = copy, *end = copy + length; line < end;) {
 		char *stop = memchr(line, '\n', end - line);
@@ -325,9 +338,10 @@ void sv_table_virtual(const struct sv_address_table *table, struct sv_endpoint *
 {
 	struct sv_endpoint virtual, v4;
 
-	if ((origin && (lead_back(table, endpoint, false, origin, &virtual) ||
-			lead_back(table, endpoint, true, origin, &virtual))) ||
-	    lead_back(table, endpoint, false, 0, &virtual) || lead_back(table, endpoint, true, 0, &virtual)) {
+	if ((origin && lead_back(table, endpoint, false, origin, &virtual)) ||
+	    lead_back(table, endpoint, false, 0, &virtual) ||
+	    (origin && lead_back(table, endpoint, true, origin, &virtual)) ||
+	    lead_back(table, endpoint, true, 0, &virtual)) {
 		*endpoint = virtual;
 	} else if (as_v4_any(endpoint, &v4)) {
 		sv_table_virtual(table, &v4, origin);
@@ -340,10 +354,24 @@ unsigned sv_table_origin(const struct sv_address_table *table, const uint8_t *ad
 	struct sv_endpoint wanted = { .port = 0 };
 
 	memcpy(wanted.address, address, SV_ADDRESS_BYTES);
-	for (uint32_t at = table->by_home[hash_of(&wanted) & table->mask]; at; at = table->homes[at - 1].next)
+	for (uint32_t at = table->by_home[hash_of(&wanted) & table->mask]; at; at = table->homes[at - 1].next_virtual)
 		if (same(&table->homes[at - 1].virtual, &wanted))
 			return table->homes[at - 1].origin;
 	return 0;
+}
+
+const struct sv_home *sv_table_home(const struct sv_address_table *table, const uint8_t *real,
+				    const struct sv_home *after)
+{
+	struct sv_endpoint wanted = { .port = 0 };
+	uint32_t at;
+
+	memcpy(wanted.address, real, SV_ADDRESS_BYTES);
+	at = after ? after->next_real : table->by_real_home[hash_of(&wanted) & table->mask];
+	for (; at; at = table->homes[at - 1].next_real)
+		if (same(&table->homes[at - 1].real, &wanted))
+			return &table->homes[at - 1];
+	return NULL;
 }
 
 const struct sv_host_name *sv_table_name(const struct sv_address_table *table, const char *name,

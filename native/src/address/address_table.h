@@ -35,7 +35,7 @@ struct sv_home {
 	const char *origin_name;
 	struct sv_endpoint virtual, real;	/* ports are 0 */
 	unsigned origin;
-	uint32_t next;				/* of the same hash value, plus one; 0: none */
+	uint32_t next_virtual, next_real;	/* of the same hash value, plus one; 0: none */
 };
 
 struct sv_host_name {
@@ -46,7 +46,7 @@ struct sv_host_name {
 struct sv_address_table {
 	struct sv_route *routes;		/* those of the own origin and those for all, in the text's order */
 	uint32_t *by_virtual, *by_real;		/* hash tables of indices in routes, plus one */
-	uint32_t *by_home;			/* of those in homes */
+	uint32_t *by_home, *by_real_home;	/* of those in homes */
 	uint32_t mask;
 	uint32_t route_count, home_count, name_count;
 	unsigned own;				/* number of the own origin; 0: it has none */
@@ -69,13 +69,17 @@ struct sv_address_table *sv_table_make(void *memory, const char *text, size_t le
 bool sv_table_real(const struct sv_address_table *table, struct sv_endpoint *endpoint);
 
 /*
- * From real to virtual: such that sv_table_real would lead back. When several would, one of an origin is preferred, if
- * the number is not 0; then the first that names the port; then the first.
+ * From real to virtual: such that sv_table_real would lead back. When several would, those that name the port go before
+ * those for all ports; among these an address that an origin had, if its number is not 0; then the first.
  */
 void sv_table_virtual(const struct sv_address_table *table, struct sv_endpoint *endpoint, unsigned origin);
 
 /* The number of the origin that had a virtual address; 0: none. */
 unsigned sv_table_origin(const struct sv_address_table *table, const uint8_t *address);
+
+/* The next home at a real address, behind `after` or from the beginning (NULL). */
+const struct sv_home *sv_table_home(const struct sv_address_table *table, const uint8_t *real,
+				    const struct sv_home *after);
 
 /*
  * The next address of a host of the job, behind `after` or from the beginning (NULL). The case of letters does not
@@ -86,5 +90,7 @@ const struct sv_host_name *sv_table_name(const struct sv_address_table *table, c
 
 /* Is it of IPv4? */
 bool sv_is_v4(const uint8_t *address);
+/* Is it the wildcard address of IPv4 or IPv6? */
+bool sv_is_any(const uint8_t *address);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include "base/next.h"
 #include "address/address_book.h"
+#include "address/address_sharing.h"
 #include "address/socket_address.h"
 
 typedef ssize_t (*sendto_function)(int, const void *, size_t, int, const struct sockaddr *, socklen_t);
@@ -36,7 +37,7 @@ static UNWATCHED void from(struct sockaddr *address, socklen_t length, socklen_t
 	if (likely(!table))
 		return;
 	end = sv_endpoint_of(address);
-	sv_table_virtual(table, &end, 0);
+	sv_table_virtual(table, &end, sv_origin_at(table, &end));
 	sv_put(address, &end);
 }
 

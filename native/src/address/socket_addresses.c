@@ -5,140 +5,137 @@
  * looked for after a call that may sleep: a restart may have come meanwhile.
  */
 #include "base/next.h"
-#include "address/address_alias.h"
 #include "address/address_book.h"
+#include "address/address_sharing.h"
 #include "address/socket_address.h"
 
-#include <unistd.h>
+#include <time.h>
 
 typedef int (*give_function)(int, const struct sockaddr *, socklen_t);
 typedef int (*take_function)(int, struct sockaddr *, socklen_t *);
 typedef int (*accept4_function)(int, struct sockaddr *, socklen_t *, int);
 
-/* One end of a socket by getsockname(2) or getpeername(2); false: it has none. errno stays as it is. */
-static bool end_of(take_function real, int fd, struct sv_endpoint *end)
-{
-	union sv_socket_address address;
-	socklen_t length = sizeof(address);
-	int saved = errno;
-	bool there = !real(fd, &address.any, &length) && sv_is_inet(&address.any, length);
-
-	errno = saved;
-	if (there)
-		*end = sv_endpoint_of(&address.any);
-	return there;
-}
-
 /* ---- From the program to the kernel ----------------------------------------------------------------------------- */
 
-static bool is_stream(int fd)
+/* Where to begin among so many ports: not where the last one was found. */
+static unsigned somewhere(unsigned count)
 {
-	int type = 0;
-	socklen_t length = sizeof(type);
+	static uint32_t turn;
+	struct timespec now;
 
-	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) && type == SOCK_STREAM;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return ((uint32_t)now.tv_nsec + 2654435769u * sv_add(&turn, 1)) % count;
 }
 
-/*
- * The port is chosen at the connect, so that two connections to different ends may have the same one, as without this.
- */
-static void bind_source(int fd, sa_family_t family, const struct sv_endpoint *source)
+/* Binds at a port that tells whose it is; at any, where that is not needed or none of these is free. */
+static int bind_anywhere(const struct sv_address_table *table, int fd, struct sockaddr *address, socklen_t length)
 {
-	union sv_socket_address address = { .any.sa_family = family };
-	const int late = 1, early = 0;
+	give_function real = NEXT(give_function, bind);
+	struct sv_endpoint end = sv_endpoint_of(address);
+	unsigned first, step, start, count;
 
-	sv_put(&address.any, source);
-	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &late, sizeof(late));
-	NEXT(give_function, bind)(fd, &address.any, family == AF_INET ? sizeof(address.v4) : sizeof(address.v6));
-	setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &early, sizeof(early));
+	if (!sv_own_ports(table, &end, &first, &step))
+		return real(fd, address, length);
+	count = (SV_LAST_CHOSEN - first) / step + 1;
+	start = somewhere(count);
+	for (unsigned i = 0; i < count; i++) {
+		int result;
+
+		end.port = first + (start + i) % count * step;
+		sv_put(address, &end);
+		result = real(fd, address, length);
+		if (!result || errno != EADDRINUSE)
+			return result;
+	}
+	end.port = 0;
+	sv_put(address, &end);
+	return real(fd, address, length);
 }
 
-/*
- * A socket that the program has bound keeps its source; one that an attempt before this has left with an alias does
- * not.
- */
-static void choose_source(const struct sv_address_table *table, int fd, sa_family_t family,
-			  const struct sv_endpoint *virtual, const struct sv_endpoint *real)
+/* A socket that is not bound gets its port now. When it can't have one the kernel says so at the connect. */
+static void choose_port(const struct sv_address_table *table, int fd)
 {
-	static const struct sv_endpoint any_v6;
-	static const struct sv_endpoint any_v4 = { .address = { [10] = 0xff, [11] = 0xff } };
-	const struct sv_endpoint *any = family == AF_INET ? &any_v4 : &any_v6;
-	struct sv_endpoint own, source;
+	union sv_socket_address own;
+	socklen_t length = sizeof(own);
 	int saved = errno;
 
-	if (table->shares && is_stream(fd) && end_of(NEXT(take_function, getsockname), fd, &own)) {
-		bool unbound = !own.port && !memcmp(own.address, any->address, sizeof(own.address));
-		bool wanted = sv_alias_source(table, virtual, real, &source);
+	if (!NEXT(take_function, getsockname)(fd, &own.any, &length) && sv_is_inet(&own.any, length)) {
+		struct sv_endpoint end = sv_endpoint_of(&own.any);
 
-		if (sv_is_alias(table, &own) || (wanted && unbound))
-			bind_source(fd, family, wanted ? &source : any);
+		if (!end.port && sv_is_any(end.address))
+			bind_anywhere(table, fd, &own.any, length);
 	}
 	errno = saved;
 }
 
-static int give(give_function real, const struct sv_address_table *table, int fd, const struct sockaddr *address,
-		socklen_t length, bool connects)
+static int connect_to(const struct sv_address_table *table, int fd, const struct sockaddr *address, socklen_t length)
 {
-	struct sv_endpoint virtual = sv_endpoint_of(address), there = virtual;
+	struct sv_endpoint there = sv_endpoint_of(address);
 	union sv_socket_address translated;
 
+	if (table->shares)
+		choose_port(table, fd);
 	sv_table_real(table, &there);
-	if (connects)
-		choose_source(table, fd, address->sa_family, &virtual, &there);
-	return real(fd, sv_with(&translated, address, &length, &there), length);
+	return NEXT(give_function, connect)(fd, sv_with(&translated, address, &length, &there), length);
 }
 
-#define GIVES(name, connects)											\
-	__attribute__((visibility("default"))) UNWATCHED							\
-	int name(int fd, const struct sockaddr *address, socklen_t length)					\
-	{													\
-		const void *caller = __builtin_return_address(0);						\
+static int bind_to(const struct sv_address_table *table, int fd, const struct sockaddr *address, socklen_t length)
+{
+	struct sv_endpoint there = sv_endpoint_of(address);
+	union sv_socket_address translated;
+	struct sockaddr *real;
+
+	sv_table_real(table, &there);
+	real = sv_with(&translated, address, &length, &there);
+	return there.port ? NEXT(give_function, bind)(fd, real, length) : bind_anywhere(table, fd, real, length);
+}
+
+#define GIVES(name, give)												\
+	__attribute__((visibility("default"))) UNWATCHED								\
+	int name(int fd, const struct sockaddr *address, socklen_t length)						\
+	{														\
+		const void *caller = __builtin_return_address(0);							\
 		const struct sv_address_table *table = sv_is_inet(address, length) ? sv_addresses_for(caller) : NULL;	\
-		give_function real = NEXT(give_function, name);							\
-														\
-		return likely(!table) ? real(fd, address, length) : give(real, table, fd, address, length, connects);	\
+															\
+		return likely(!table) ? NEXT(give_function, name)(fd, address, length) :				\
+					give(table, fd, address, length);						\
 	}
 
-GIVES(connect, true)
-GIVES(bind, false)
+GIVES(connect, connect_to)
+GIVES(bind, bind_to)
 
 /* ---- From the kernel to the program ----------------------------------------------------------------------------- */
 
-static SV_NOINLINE void give_back(const struct sv_address_table *table, int fd, struct sockaddr *address, bool peers)
+static SV_NOINLINE void give_back(const struct sv_address_table *table, struct sockaddr *address, bool peers)
 {
-	take_function other_end = peers ? NEXT(take_function, getsockname) : NEXT(take_function, getpeername);
-	struct sv_endpoint end = sv_endpoint_of(address), other;
-	bool there = end_of(other_end, fd, &other);
+	struct sv_endpoint end = sv_endpoint_of(address);
 
-	if (peers)
-		sv_peer_end(table, &end, there ? &other : NULL);
-	else
-		sv_own_end(table, &end, there ? &other : NULL);
+	sv_table_virtual(table, &end, peers ? sv_origin_at(table, &end) : table->own);
 	sv_put(address, &end);
 }
 
-static UNWATCHED int taken(int result, int fd, struct sockaddr *address, const socklen_t *length, socklen_t room,
-			   bool peers, const void *caller)
+static UNWATCHED int taken(int result, struct sockaddr *address, const socklen_t *length, socklen_t room, bool peers,
+			   const void *caller)
 {
 	const struct sv_address_table *table =
 		result >= 0 && address && sv_is_whole(address, *length, room) ? sv_addresses_for(caller) : NULL;
 
 	if (unlikely(table))
-		give_back(table, fd, address, peers);
+		give_back(table, address, peers);
 	return result;
 }
 
-#define TAKES(name, type, parameters, arguments, newest, peers)						\
+#define TAKES(name, type, parameters, arguments, peers)							\
 	__attribute__((visibility("default"))) UNWATCHED int name parameters				\
 	{												\
 		socklen_t room = address && length ? *length : 0;					\
 		int result = NEXT(type, name) arguments;						\
 													\
-		return taken(result, newest, address, length, room, peers, __builtin_return_address(0));\
+		return taken(result, address, length, room, peers, __builtin_return_address(0));	\
 	}
 
-TAKES(getsockname, take_function, (int fd, struct sockaddr *address, socklen_t *length), (fd, address, length), fd, false)
-TAKES(getpeername, take_function, (int fd, struct sockaddr *address, socklen_t *length), (fd, address, length), fd, true)
-TAKES(accept, take_function, (int fd, struct sockaddr *address, socklen_t *length), (fd, address, length), result, true)
+TAKES(getsockname, take_function, (int fd, struct sockaddr *address, socklen_t *length), (fd, address, length), false)
+TAKES(getpeername, take_function, (int fd, struct sockaddr *address, socklen_t *length), (fd, address, length), true)
+TAKES(accept, take_function, (int fd, struct sockaddr *address, socklen_t *length), (fd, address, length), true)
 TAKES(accept4, accept4_function, (int fd, struct sockaddr *address, socklen_t *length, int flags),
-      (fd, address, length, flags), result, true)
+      (fd, address, length, flags), true)

@@ -15,8 +15,8 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
  * socket. The preload library reads it ({@code native/src/address/address_table.h} says how), before every connection that a
  * program makes. So it is to be there before a restored process runs.
  *
- * @param homes which addresses each host had. The order numbers the hosts; only the first 255 can be told apart where several come
- *        back on one, so those that come back on this host are to be the first
+ * @param homes which addresses each host had, in the same order in the books of all hosts: it numbers those that come back at one
+ *        address
  * @param names of hosts of the job
  * @param routes what means something else now
  */
@@ -64,7 +64,8 @@ public record AddressBook(List<Home> homes, List<HostName> names, List<Route> ro
     /**
      * Where a virtual address and port is. Of several the first counts that is for the process' own origin and the port, its own
      * origin and port 0, {@link #ALL} and the port, {@link #ALL} and port 0. A listener at the wildcard address has a route of its
-     * own when its port has changed, for its origin.
+     * own when its port has changed, for its origin. Where several hosts come back at one address, each port that a restored
+     * socket has there needs a route for {@link #ALL}, also when it stays what it is: it tells whose it is.
      *
      * @param origin whose processes it is for, or {@link #ALL}
      * @param virtualPort 0: all ports that no other route of that address names; they stay what they are
