@@ -7,10 +7,13 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <limits.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -599,6 +602,49 @@ static void the_virtual_machine_knows_real_addresses(void)
 }
 #endif
 
+/* What a program finds that looks for its host's addresses only now. */
+static void addresses_of_interfaces(void)
+{
+	struct ifreq requests[32], request = { .ifr_name = "lo" };
+	struct ifconf all = { .ifc_len = sizeof(requests), .ifc_req = requests }, length = { .ifc_len = 0 };
+	struct ifaddrs *list;
+	int found = 0, pipes[2], fd = open_socket(AF_INET, SOCK_DGRAM), unread = 0;
+
+	restart(SHARED "* fd09::1 0 ::1 0\n");
+	CHECK_EQUAL(getifaddrs(&list), 0);
+	for (struct ifaddrs *at_if = list; at_if; at_if = at_if->ifa_next)
+		if (at_if->ifa_addr && !strcmp(at_if->ifa_name, "lo") && at_if->ifa_addr->sa_family == AF_INET) {
+			IS(*at_if->ifa_addr, A, 0);
+			found++;
+		} else if (at_if->ifa_addr && !strcmp(at_if->ifa_name, "lo") && at_if->ifa_addr->sa_family == AF_INET6) {
+			IS(*at_if->ifa_addr, "fd09::1", 0);
+		}
+	freeifaddrs(list);
+	CHECK_EQUAL(found, 1);
+	CHECK_EQUAL(ioctl(fd, SIOCGIFADDR, &request), 0);
+	IS(request.ifr_addr, A, 0);
+	CHECK_EQUAL(ioctl(fd, SIOCGIFCONF, &all), 0);
+	for (size_t i = 0; i < all.ifc_len / sizeof(*requests); i++)
+		if (!strcmp(requests[i].ifr_name, "lo")) {
+			IS(requests[i].ifr_addr, A, 0);
+			found++;
+		}
+	CHECK_EQUAL(found, 2);
+	/* How long the list would be. */
+	CHECK_EQUAL(ioctl(fd, SIOCGIFCONF, &length), 0);
+	CHECK(length.ifc_len >= all.ifc_len);
+	/* Errors and other requests are as they were. */
+	strcpy(request.ifr_name, "none");
+	CHECK_EQUAL(ioctl(fd, SIOCGIFADDR, &request), -1);
+	CHECK_EQUAL(errno, ENODEV);
+	CHECK(!pipe(pipes) && write(pipes[1], "123", 3) == 3);
+	CHECK_EQUAL(ioctl(pipes[0], FIONREAD, &unread), 0);
+	CHECK_EQUAL(unread, 3);
+	close_both(pipes[0], pipes[1]);
+	close(fd);
+	forget();
+}
+
 /* ---- The file --------------------------------------------------------------------------------------------------- */
 
 static void check_reaches(const char *now)
@@ -897,6 +943,7 @@ int main(int argc, char **argv)
 	/* Their functions would be the callers. */
 	RUN(the_virtual_machine_knows_real_addresses);
 #endif
+	RUN(addresses_of_interfaces);
 	RUN(a_change_is_seen);
 	RUN(an_agent_that_moved);
 	RUN(a_damaged_line_is_said);
