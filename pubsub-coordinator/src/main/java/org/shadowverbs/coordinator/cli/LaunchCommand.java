@@ -32,9 +32,6 @@ final class LaunchCommand extends CliCommand {
     /** The topmost process of the tree that a rank is in. */
     private static final String TREE = "SHADOWVERBS_TREE";
 
-    /** The host that a process was launched on first, as its agent calls it: whose addresses it knows as its own for good. */
-    private static final String ORIGIN = "SHADOWVERBS_ORIGIN";
-
     /** Names the descriptor of a rank's line to its launcher. */
     private static final String PMI_SOCKET = "PMI_FD";
     /** How the names of the variables begin that say where a process finds its PMIx server. */
@@ -92,7 +89,7 @@ final class LaunchCommand extends CliCommand {
         final Path jobRoot = root == 0 ? null : wanted;
         final Map<String, String> newEnvironment = environment(chosen, socket, secret);
         if (!nested) {
-            newEnvironment.put(ORIGIN, hostName());
+            newEnvironment.put(AgentPlace.ORIGIN, hostName());
         }
         if (inside) {
             newEnvironment.put(AgentPlace.JOB, environment.getOrDefault(AgentPlace.JOB, ""));
