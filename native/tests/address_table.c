@@ -238,6 +238,23 @@ static void many_hosts_share_an_address(void)
 	}
 }
 
+/* Its address is what it was, so that no line says what it means. */
+static void a_host_that_stayed_and_one_that_came(void)
+{
+	static const char text[] = "origin a 10.0.0.1\norigin b 10.0.0.2\n* 10.0.0.2 0 10.0.0.1 0\n";
+	struct sv_address_table *a = make(text, "a"), *b = make(text, "b");
+
+	EXPECT(real(a, "10.0.0.1", 80), "10.0.0.1 80");
+	EXPECT(real(a, "10.0.0.2", 80), "10.0.0.1 80");
+	EXPECT(ports(a, "10.0.0.1"), "0 of 2");
+	EXPECT(ports(b, "10.0.0.1"), "1 of 2");
+	EXPECT(virtual(a, "10.0.0.1", 40001), "10.0.0.1 40001");
+	EXPECT(virtual(b, "10.0.0.1", 40000), "10.0.0.2 40000");
+	EXPECT(peer(a, "10.0.0.1", 40000), "10.0.0.1 40000");
+	EXPECT(peer(a, "10.0.0.1", 40001), "10.0.0.2 40001");
+	EXPECT(peer(b, "10.0.0.1", 80), "10.0.0.1 80");
+}
+
 /* A connection that came back has the port that it had. */
 static void a_line_for_a_port_says_more_than_the_port(void)
 {
@@ -357,6 +374,7 @@ int main(void)
 	RUN(the_own_hosts_address_is_preferred);
 	RUN(ports_tell_whose_they_are_at_a_shared_address);
 	RUN(many_hosts_share_an_address);
+	RUN(a_host_that_stayed_and_one_that_came);
 	RUN(a_line_for_a_port_says_more_than_the_port);
 	RUN(names_have_all_their_addresses);
 	RUN(a_line_that_is_wrong_is_left_out);

@@ -311,6 +311,25 @@ bool sv_table_real(const struct sv_address_table *table, struct sv_endpoint *end
 	return !same(endpoint, &before);
 }
 
+static bool leads_to(const struct sv_address_table *table, struct sv_endpoint virtual, const struct sv_endpoint *real)
+{
+	sv_table_real(table, &virtual);
+	return same(&virtual, real);
+}
+
+/* An address that an origin had, or any of them (0); one that is what it was has no route. */
+static bool lead_home(const struct sv_address_table *table, const struct sv_endpoint *real, unsigned origin,
+		      struct sv_endpoint *virtual)
+{
+	for (const struct sv_home *at = NULL; (at = sv_table_home(table, real->address, at));) {
+		*virtual = at->virtual;
+		virtual->port = real->port;
+		if ((!origin || at->origin == origin) && leads_to(table, *virtual, real))
+			return true;
+	}
+	return false;
+}
+
 /* Of the routes to one real end the first that leads there for this process; `origin` 0: of any. */
 static bool lead_back(const struct sv_address_table *table, const struct sv_endpoint *real, bool all_ports,
 		      unsigned origin, struct sv_endpoint *virtual)
@@ -321,14 +340,12 @@ static bool lead_back(const struct sv_address_table *table, const struct sv_endp
 		wanted.port = 0;
 	for (uint32_t at = table->by_real[hash_of(&wanted) & table->mask]; at; at = table->routes[at - 1].next_real) {
 		const struct sv_route *route = &table->routes[at - 1];
-		struct sv_endpoint there = route->virtual;
 
 		if (!same(&route->real, &wanted) || (origin && route->origin != origin))
 			continue;
-		there.port = all_ports ? real->port : there.port;
-		*virtual = there;
-		sv_table_real(table, &there);
-		if (same(&there, real))
+		*virtual = route->virtual;
+		virtual->port = all_ports ? real->port : virtual->port;
+		if (leads_to(table, *virtual, real))
 			return true;
 	}
 	return false;
@@ -340,7 +357,7 @@ void sv_table_virtual(const struct sv_address_table *table, struct sv_endpoint *
 
 	if ((origin && lead_back(table, endpoint, false, origin, &virtual)) ||
 	    lead_back(table, endpoint, false, 0, &virtual) ||
-	    (origin && lead_back(table, endpoint, true, origin, &virtual)) ||
+	    (origin && lead_home(table, endpoint, origin, &virtual)) || lead_home(table, endpoint, 0, &virtual) ||
 	    lead_back(table, endpoint, true, 0, &virtual)) {
 		*endpoint = virtual;
 	} else if (as_v4_any(endpoint, &v4)) {
