@@ -7,7 +7,10 @@ import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
+import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.manifest.Relocation;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /**
@@ -92,8 +95,31 @@ public record AddressBook(List<Home> homes, List<HostName> names, List<Route> ro
         }
     }
 
+    /** What programs mean after a restart; empty when nothing of theirs means something else. */
+    public static AddressBook of(final Relocation relocation) {
+        final List<Route> routes = relocation.moved().stream().map(moved -> new Route(moved.origin(),
+                InetAddress.ofLiteral(moved.virtual()), moved.virtualPort(), InetAddress.ofLiteral(moved.address()), moved.port()))
+                .toList();
+        if (routes.isEmpty()) {
+            return new AddressBook(List.of(), List.of(), List.of());
+        }
+        final List<Home> homes = new ArrayList<>();
+        final List<HostName> names = new ArrayList<>();
+        for (final Manifest.Origin origin : relocation.origins()) {
+            for (final Manifest.OriginAddress address : origin.addresses()) {
+                homes.add(new Home(origin.name(), InetAddress.ofLiteral(address.virtual())));
+                names.add(new HostName(origin.name(), InetAddress.ofLiteral(address.virtual())));
+            }
+        }
+        return new AddressBook(homes, names, routes);
+    }
+
     /** Says it to all processes that find their agent at that socket. They see the whole file before or the whole new one. */
     public void write(final Path socket) throws IOException {
+        if (routes.isEmpty()) {
+            forget(socket);
+            return;
+        }
         final StringBuilder text = new StringBuilder();
         homes.forEach(home -> text.append(home.line()).append('\n'));
         names.forEach(name -> text.append(name.line()).append('\n'));

@@ -144,6 +144,7 @@ public final class Agent implements AutoCloseable {
                     .map(Manifest.TreePart::agent).filter(Objects::nonNull).distinct().map(Path::of).toList();
         } else {
             JobBackend.forget(options.socket());
+            AddressBook.forget(options.socket());
             programs.findRunning();
         }
         pmi = new PmiTrees(coordinator::send);
@@ -377,6 +378,15 @@ public final class Agent implements AutoCloseable {
         }
     }
 
+    /** Before any process runs that asks for it. */
+    private void tellAddresses(final Relocation relocation) throws CheckpointException {
+        try {
+            AddressBook.of(relocation).write(options.socket());
+        } catch (IOException e) {
+            throw new CheckpointException("the addresses of the job's hosts can't be told: " + e.getMessage(), e);
+        }
+    }
+
     private void failGate(final String why) {
         final HostGate here = gate;
         if (here != null && !why.isEmpty()) {
@@ -407,6 +417,7 @@ public final class Agent implements AutoCloseable {
             if (relocation.connected() && !manifest.hosts().isEmpty()) {
                 gate = new HostGate(manifest.hosts().size(), () -> coordinator.send(new Thawed(ranks.epoch())));
             }
+            tellAddresses(relocation);
             running = images.restore(manifest, ranks.welcomed(), deadline(), relocation, gate);
         } catch (CheckpointException e) {
             coordinator.send(new StepFailed(ranks.epoch(), "THAW", e.getMessage()));
@@ -489,6 +500,7 @@ public final class Agent implements AutoCloseable {
                 // While the socket is this one's: no other agent's processes use the run directory yet.
                 ReceiverRegister.clear(options.runDirectory());
                 JobBackend.forget(options.socket());
+                AddressBook.forget(options.socket());
                 for (final Path place : launchedAt) {
                     AgentPlace.stay(place, job());
                 }
