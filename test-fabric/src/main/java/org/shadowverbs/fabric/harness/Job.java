@@ -40,7 +40,7 @@ public final class Job implements AutoCloseable {
     private static final String PERSONALITY = "shadowverbs.personality";
     private static final Duration COMMAND = Running.DEADLINE;
     /** Between two looks at what is waited for: who looks takes processor time from that. */
-    static final Duration PAUSE = Duration.ofMillis(20);
+    public static final Duration PAUSE = Duration.ofMillis(20);
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Path dist;

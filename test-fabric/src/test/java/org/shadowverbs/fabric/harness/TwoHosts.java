@@ -12,8 +12,12 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.ExecutionException;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
+import org.shadowverbs.coordinator.cli.Address;
+import org.shadowverbs.coordinator.cli.CoordinatorClient;
+import org.shadowverbs.coordinator.protocol.HostMessages.Result;
 
 /**
  * Two networks joined by a cable, each with a name and with an agent of its own: what two hosts on one Ethernet, with a file
@@ -68,10 +72,10 @@ public final class TwoHosts implements AutoCloseable {
     }
 
     /** A new coordinator, at a port of its own, without a job. The one before has been {@link #endCoordinator ended}. */
-    public void startCoordinator() throws IOException, InterruptedException {
+    public void startCoordinator(final String... options) throws IOException, InterruptedException {
         final Path file = work.resolve("port-" + commands);
-        shadowverbs(0, "coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file", file.toString(),
-                "--ckptdir", checkpoints().toString()).succeed(COMMAND);
+        shadowverbs(0, Stream.concat(Stream.of("coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file",
+                file.toString(), "--ckptdir", checkpoints().toString()), Stream.of(options)).toArray(String[]::new)).succeed(COMMAND);
         port = Files.readString(file).strip();
     }
 
@@ -86,8 +90,12 @@ public final class TwoHosts implements AutoCloseable {
     /** Ends what it runs, its agents, and it. */
     public void endCoordinator() throws IOException, InterruptedException {
         if (port != null) {
-            command(0, "kill", "--now").awaitEnd(COMMAND);
-            command(0, "quit").awaitEnd(COMMAND);
+            try {
+                ask("kill", Map.of("now", "true"));
+                ask("quit", Map.of());
+            } catch (IOException e) {
+                // It is not there any more, or ends: what it has left is ended with the programs.
+            }
             port = null;
         }
     }
@@ -142,10 +150,19 @@ public final class TwoHosts implements AutoCloseable {
         return checkpoint.output().strip().lines().reduce((a, b) -> b).orElseThrow();
     }
 
+    /** What the command {@code status} prints as JSON. */
     public JsonNode status() throws IOException, InterruptedException {
-        final Running status = command(0, "status", "--json");
-        status.succeed(COMMAND);
-        return new ObjectMapper().readTree(status.output());
+        return new ObjectMapper().readTree(ask("status", Map.of()).json());
+    }
+
+    private Result ask(final String command, final Map<String, String> arguments) throws IOException, InterruptedException {
+        final Address coordinator = new Address(address(0), Integer.parseInt(port), true, environment);
+        try {
+            return NetworkNamespace.call(networks.file(0),
+                    () -> CoordinatorClient.call(coordinator, command, arguments, COMMAND.toMillis(), line -> { }));
+        } catch (ExecutionException e) {
+            throw new IOException(command + ": " + e.getCause().getMessage(), e);
+        }
     }
 
     /** Waits until so many ranks run, while the programs given do. */
@@ -159,6 +176,7 @@ public final class TwoHosts implements AutoCloseable {
                 }
             }
             running = runningRanks();
+            Thread.sleep(Job.PAUSE);
         }
     }
 

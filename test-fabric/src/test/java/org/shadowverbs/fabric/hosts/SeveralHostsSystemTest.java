@@ -20,6 +20,7 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.EnoughRounds;
+import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
 import org.shadowverbs.fabric.harness.TwoHosts;
@@ -106,6 +107,7 @@ final class SeveralHostsSystemTest {
                     return false;
                 }
                 assertTrue(client.isRunning(), client.output() + client.errors());
+                Thread.sleep(Job.PAUSE);
             }
             final Running checkpoint = hosts.command(0, "checkpoint", "--kill");
             checkpoint.awaitEnd(ENDING);
@@ -163,6 +165,8 @@ final class SeveralHostsSystemTest {
         try (CriuWithObstacle criu = CriuWithObstacle.thatWaits();
                 TwoHosts two = TwoHosts.start(criu.environment())) {
             hosts = two;
+            hosts.endCoordinator();
+            hosts.startCoordinator("--deadline", "8"); // half of which it waits for another agent
             final List<Running> survivors = launch(ON_TCP, 0, 0);
             final Running victim = hosts.launch(1, selfcheck("-n", "2"));
             TwoHosts.await("its ranks", () -> victim.lines(": connected: ") == 2, victim);
