@@ -57,38 +57,8 @@ final class SelfcheckSystemTest {
     }
 
     @Test
-    void survivesWhenAllIdsDifferFromTheStart() throws Exception {
-        killAndRestart(Map.of("SHADOWVERBS_IDS", "scrambled"), "--churn", "--verify-ids");
-    }
-
-    @Test
-    void survivesWithSeveralThreadsThatPostToOneQueuePair() throws Exception {
-        killAndRestart(Map.of(), "--threads", "3");
-    }
-
-    @Test
     void survivesWithSleepersInCompletionChannels() throws Exception {
         killAndRestart(Map.of("SV_HCA_PERSONALITY", "hostile:8"), "--events");
-    }
-
-    @Test
-    void survivesWithMemoryThatAllRanksMap() throws Exception {
-        killAndRestart(Map.of(), "--shared-memory");
-    }
-
-    @Test
-    void survivesWhenReceivesArePostedLate() throws Exception {
-        killAndRestart(Map.of(), "--rnr");
-    }
-
-    @Test
-    void survivesWithTheExtendedCallsAndOneSharedReceiveQueue() throws Exception {
-        killAndRestart(Map.of("SHADOWVERBS_IDS", "scrambled"), "--extended", "--srq", "--churn");
-    }
-
-    @Test
-    void survivesWhenReceivesOfASharedQueueArePostedLate() throws Exception {
-        killAndRestart(Map.of(), "--srq", "--rnr", "--events");
     }
 
     @Test
@@ -97,24 +67,28 @@ final class SelfcheckSystemTest {
                 "1", "SV_HCA_WITHHOLD_POLLS", "3"));
     }
 
-    /** After the restart it also verifies what it saw between the two checkpoints. */
+    /**
+     * Programs side by side, each with its options: threads that post to one queue pair, memory that all ranks map, receives that
+     * are posted late, shared receive queues, XRC, unreliable transports, windows. After the restart each also verifies what it
+     * saw between the two checkpoints.
+     */
     @ParameterizedTest
     @CsvSource({
-        "--xrc --churn --verify-ids, hca, hca, scrambled",
-        "--xrc --extended --rnr, hca, ib2tcp, identity",
-        "--xrc, ib2tcp, hca, identity",
-        "'--unreliable uc,ud,multicast --extended --churn', hca, hca, scrambled",
-        "--windows --extended --srq, hca, ib2tcp, scrambled",
-        "--windows --rnr, ib2tcp, hca, identity",
-        "--unreliable multicast, hca, ib2tcp, identity",
-        "'--unreliable uc,ud,multicast', ib2tcp, hca, identity",
+        "hca, hca, identity, --threads 3; --shared-memory; --rnr; --srq --rnr --events",
+        "hca, hca, scrambled, '--xrc --churn --verify-ids; --unreliable uc,ud,multicast --extended --churn; --churn --verify-ids;"
+                + " --extended --srq --churn'",
+        "hca, ib2tcp, identity, --xrc --extended --rnr; --unreliable multicast",
+        "hca, ib2tcp, scrambled, --windows --extended --srq",
+        "ib2tcp, hca, identity, '--xrc; --windows --rnr; --unreliable uc,ud,multicast'",
     })
-    void survivesResumeAndThenKillAndRestart(final String options, final String first, final String second,
-            final String ids) throws Exception {
+    void surviveResumeAndThenKillAndRestart(final String first, final String second, final String ids, final String programs)
+            throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", ids))) {
             job.backend(first);
             final Selfcheck selfcheck = new Selfcheck(job);
-            selfcheck.launch("selfcheck", RANKS, options.split(" "));
+            for (final String options : programs.split("; ")) {
+                selfcheck.launch("selfcheck " + options, RANKS, options.split(" "));
+            }
             selfcheck.awaitConnected();
             selfcheck.work();
             job.checkpoint();

@@ -27,10 +27,9 @@ public final class Perftest {
     private Perftest() {
     }
 
-    /** The command line of a program that measures until it is told to end. */
-    public static String[] command(final String program, final int port, final String... more) {
-        return Stream.of(Stream.of(program.split(" ")), UNTIL_TOLD.stream(), Stream.of("-p", Integer.toString(port)),
-                Stream.of(more)).flatMap(s -> s).toArray(String[]::new);
+    /** The command of a program that measures until it is told to end. */
+    public static String[] command(final String program) {
+        return Stream.concat(Stream.of(program.split(" ")), UNTIL_TOLD.stream()).toArray(String[]::new);
     }
 
     /** Waits until those programs have measured for a while. */

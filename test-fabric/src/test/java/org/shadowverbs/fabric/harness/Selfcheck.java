@@ -16,7 +16,7 @@ import java.util.List;
 /** One or more runs of the self-checking program side by side, until all are told to stop. */
 public final class Selfcheck {
     private static final Duration ENDING = Running.DEADLINE;
-    /** Of processor time: enough for thousands of operations. Of ranks that sleep until events this takes seconds. */
+    /** Of processor time, for each program: enough for thousands of operations. Of ranks that sleep until events this takes seconds. */
     private static final double SECONDS_OF_WORK = 0.2;
 
     private final Job job;
@@ -70,21 +70,15 @@ public final class Selfcheck {
 
     /** Lets all post and verify for a while. */
     public void work() throws IOException, InterruptedException {
-        work(programs.toArray(new Running[0]));
-    }
-
-    /** Lets those programs post and verify for a while. */
-    public void work(final Running... running) throws IOException, InterruptedException {
-        final double start = seconds(running);
-        job.await("traffic", () -> seconds(running) > start + SECONDS_OF_WORK, running);
-    }
-
-    private static double seconds(final Running... programs) {
-        double sum = 0;
         for (final Running program : programs) {
-            sum += program.processorSeconds();
+            work(program);
         }
-        return sum;
+    }
+
+    /** Lets a program, or all that were restarted by a command, post and verify for a while. */
+    public void work(final Running running) throws IOException, InterruptedException {
+        final double enough = running.processorSeconds() + SECONDS_OF_WORK * (programs.contains(running) ? 1 : programs.size());
+        job.await("traffic", () -> running.processorSeconds() > enough, running);
     }
 
     public void killHard() throws IOException, InterruptedException {

@@ -10,11 +10,9 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
-import org.shadowverbs.fabric.harness.LocalPort;
+import org.shadowverbs.fabric.harness.Pair;
 import org.shadowverbs.fabric.harness.Perftest;
 import org.shadowverbs.fabric.harness.Running;
 
@@ -25,48 +23,53 @@ import org.shadowverbs.fabric.harness.Running;
 final class PerftestSystemTest {
     private static final Duration ENDING = Running.DEADLINE;
 
-    @ParameterizedTest
-    @ValueSource(strings = {"ib_send_bw", "ib_write_lat", "ib_read_bw", "ib_atomic_bw"})
-    void measuresOnAfterCheckpointAndAfterRestart(final String program) throws Exception {
+    @Test
+    void measuresOnAfterCheckpointAndAfterRestart() throws Exception {
         try (Job job = Distribution.start()) {
-            final List<Running> launched = launch(job, "measuring", program);
-            assertEquals(2, job.checkpoint().get("ranks").asInt());
-            Perftest.work(job, launched.getLast());
+            final List<Pair> pairs = new ArrayList<>();
+            for (final String program : List.of("ib_send_bw -s 4096", "ib_write_lat -s 4096", "ib_read_bw -s 4096", "ib_atomic_bw")) {
+                pairs.add(Pair.launch(job, "pair-" + pairs.size(), Perftest.command(program)));
+            }
+            final int ranks = 2 * pairs.size();
+            final Running[] clients = pairs.stream().map(Pair::client).toArray(Running[]::new);
+            job.awaitRanks(ranks, Pair.programs(pairs));
+            Perftest.work(job, clients);
+            assertEquals(ranks, job.checkpoint().get("ranks").asInt());
+            Perftest.work(job, clients);
             final JsonNode checkpoint = job.checkpoint();
-            assertEquals(2, checkpoint.get("ranks").asInt());
-            for (final Running one : launched) {
+            assertEquals(ranks, checkpoint.get("ranks").asInt());
+            for (final Running one : Pair.programs(pairs)) {
                 one.killHard();
             }
-            final Running restart = job.restartAndAwait(checkpoint.get("folder").asText(), 2);
+            final Running restart = job.restartAndAwait(checkpoint.get("folder").asText(), ranks);
             Perftest.work(job, restart);
             Perftest.end(restart);
-            Perftest.assertPlausible(launched.getLast());
+            for (final Running client : clients) {
+                Perftest.assertPlausible(client);
+            }
         }
     }
 
     /** On the other transports, with events, inline, many queue pairs: the software HCA is slow until the restart. */
-    @ParameterizedTest
-    @ValueSource(strings = {
-        "ib_send_bw -c XRC -b -n 20000 -t 4", "ib_send_bw -c UD -e -n 20000 -t 4", "ib_write_bw -c UC -q 16 -n 2000 -t 4",
-        "ib_send_lat --use-srq -I 64 -s 64 -n 8000"
-    })
-    void endsAfterRestart(final String program) throws Exception {
+    @Test
+    void endsAfterRestart() throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled"))) {
             job.configure(Job.SLOW);
-            final int port = LocalPort.free();
-            final List<String> command = new ArrayList<>(List.of("stdbuf", "-oL"));
-            command.addAll(List.of(program.split(" ")));
-            command.addAll(List.of("-F", "-p", Integer.toString(port)));
-            final Running server = job.launch("server", command.toArray(new String[0]));
-            job.await("the server to listen", LocalPort.listens(port), server);
-            command.add("127.0.0.1");
-            final Running client = job.launch("client", command.toArray(new String[0]));
-            job.awaitLines(client, "#bytes", 1);
-            job.awaitRanks(2, server, client);
+            final List<Pair> pairs = new ArrayList<>();
+            for (final String program : List.of("ib_send_bw -c XRC -b -n 20000 -t 4", "ib_send_bw -c UD -e -n 20000 -t 4",
+                    "ib_send_lat --use-srq -I 64 -s 64 -n 4000", "ib_write_bw -c UC -q 16 -n 4000 -t 4")) {
+                pairs.add(Pair.launch(job, "pair-" + pairs.size(), ("stdbuf -oL " + program + " -F").split(" ")));
+            }
+            for (final Pair pair : pairs) {
+                job.awaitLines(pair.client(), "#bytes", 1);
+            }
+            job.awaitRanks(2 * pairs.size(), Pair.programs(pairs));
             final String folder = job.checkpoint("--kill").get("folder").asText();
             job.configure("");
-            job.restartAndAwait(folder, 2).succeed(ENDING);
-            Perftest.assertPlausible(client);
+            job.restartAndAwait(folder, 2 * pairs.size()).succeed(ENDING);
+            for (final Pair pair : pairs) {
+                Perftest.assertPlausible(pair.client());
+            }
         }
     }
 
@@ -74,7 +77,9 @@ final class PerftestSystemTest {
     @Test
     void aDeviceWithSmallerLimitsIsRefusedBeforeAnythingIsRestored() throws Exception {
         try (Job job = Distribution.start(Map.of("SV_HCA_PERSONALITY", "rxe"))) {
-            launch(job, "reader", "ib_read_bw -s 64");
+            final Pair pair = Pair.launch(job, "reader", Perftest.command("ib_read_bw -s 4096"));
+            job.awaitRanks(2, pair.server(), pair.client());
+            Perftest.work(job, pair.client());
             final String folder = job.checkpointed(job.startCheckpoint("--kill")).get("folder").asText();
             job.environment("SV_HCA_PERSONALITY", "mlx5");
             job.startCoordinator();
@@ -87,20 +92,5 @@ final class PerftestSystemTest {
             Perftest.work(job, restart);
             Perftest.end(restart);
         }
-    }
-
-    /** Server and client, in the midst of measuring. */
-    private static List<Running> launch(final Job job, final String name, final String program) throws Exception {
-        final int port = LocalPort.free();
-        final Running server = job.launch(name + "-server", command(program, port));
-        job.await("the server to listen", LocalPort.listens(port), server);
-        final Running client = job.launch(name + "-client", command(program, port, "127.0.0.1"));
-        job.awaitRanks(2, server, client);
-        Perftest.work(job, client);
-        return List.of(server, client);
-    }
-
-    private static String[] command(final String program, final int port, final String... more) {
-        return Perftest.command(program.contains("atomic") ? program : program + " -s 4096", port, more);
     }
 }

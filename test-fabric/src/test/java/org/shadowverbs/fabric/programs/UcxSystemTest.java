@@ -5,13 +5,15 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
-import org.shadowverbs.fabric.harness.LocalPort;
+import org.shadowverbs.fabric.harness.Pair;
 import org.shadowverbs.fabric.harness.Running;
 
 /**
@@ -23,44 +25,25 @@ final class UcxSystemTest {
     private static final Path NODE = Path.of("/dev/infiniband/uverbs0");
     private static final String PROGRESS = "[thread 0]";
 
+    /** Over ib2tcp: on a host that has no file for the device, nor any other of InfiniBand's. */
     @ParameterizedTest
-    @CsvSource({"tag_lat, 8, rc", "tag_bw, 262144, rc", "tag_lat, 1024, ud"})
-    void goesOnAfterCheckpointAndAfterRestart(final String test, final String size, final String transport)
-            throws Exception {
-        try (Job job = start(transport)) {
-            assumeDeviceOf(job);
-            final Running[] programs = launch(job, test, size);
+    @CsvSource({"hca, rc tag_lat 8; rc tag_bw 262144; ud tag_lat 1024", "ib2tcp, rc tag_lat 8; ud tag_lat 1024",
+        "ib2tcp, rc tag_bw 262144"})
+    void goesOnAfterCheckpointAndAfterRestart(final String backend, final String tests) throws Exception {
+        try (Job job = start(backend)) {
+            final List<Pair> pairs = launch(job, tests.split("; "));
             job.checkpoint();
-            goesOn(job, programs[1], programs);
-            goesOn(job, programs[1], killAndRestart(job, "hca", programs));
-        }
-    }
-
-    /** On a host that has no file for the device, nor any other of InfiniBand's. */
-    @ParameterizedTest
-    @CsvSource({"tag_lat, 8, rc", "tag_bw, 262144, rc", "tag_lat, 1024, ud"})
-    void goesOnOnIb2Tcp(final String test, final String size, final String transport) throws Exception {
-        try (Job job = start(transport)) {
-            job.backend("ib2tcp");
-            final Running[] programs = launch(job, test, size);
-            job.checkpoint();
-            goesOn(job, programs[1], programs);
-            goesOn(job, programs[1], killAndRestart(job, "ib2tcp", programs));
+            goesOn(job, pairs, Pair.programs(pairs));
+            goesOn(job, pairs, killAndRestart(job, backend, pairs));
         }
     }
 
     @ParameterizedTest
-    @CsvSource({"ib2tcp, hca, tag_bw, 65536, rc", "hca, ib2tcp, tag_bw, 65536, rc", "ib2tcp, hca, tag_lat, 1024, ud",
-        "hca, ib2tcp, tag_lat, 1024, ud"})
-    void goesOverToTheOtherBackend(final String first, final String second, final String test, final String size,
-            final String transport) throws Exception {
-        try (Job job = start(transport)) {
-            if (first.equals("hca")) {
-                assumeDeviceOf(job);
-            }
-            job.backend(first);
-            final Running[] programs = launch(job, test, size);
-            goesOn(job, programs[1], killAndRestart(job, second, programs));
+    @CsvSource({"ib2tcp, hca", "hca, ib2tcp"})
+    void goesOverToTheOtherBackend(final String first, final String second) throws Exception {
+        try (Job job = start(first)) {
+            final List<Pair> pairs = launch(job, "rc tag_bw 65536", "ud tag_lat 1024");
+            goesOn(job, pairs, killAndRestart(job, second, pairs));
         }
     }
 
@@ -71,22 +54,28 @@ final class UcxSystemTest {
     @ParameterizedTest
     @ValueSource(strings = {"hca", "ib2tcp"})
     void takesNoPeerForDeadThatDidNotExist(final String backend) throws Exception {
-        try (Job job = start("ud")) {
+        try (Job job = start(backend)) {
+            Files.writeString(job.work().resolve("ucx.conf"), "UCX_UD_TIMEOUT=2s\n");
+            final List<Pair> pairs = launch(job, "ud tag_lat 8");
+            final String folder = job.checkpoint("--kill").get("folder").asText();
+            final long begin = System.nanoTime();
+            job.await("more than its time-out", () -> System.nanoTime() - begin > 3_000_000_000L);
+            goesOn(job, pairs, job.restartAndAwait(folder, 2 * pairs.size()));
+        }
+    }
+
+    private static Job start(final String backend) throws Exception {
+        final Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled"));
+        try {
             if (backend.equals("hca")) {
                 assumeDeviceOf(job);
             }
             job.backend(backend);
-            Files.writeString(job.work().resolve("ucx.conf"), "UCX_UD_TIMEOUT=2s\n");
-            final Running[] programs = launch(job, "tag_lat", "8");
-            final String folder = job.checkpoint("--kill").get("folder").asText();
-            final long begin = System.nanoTime();
-            job.await("more than its time-out", () -> System.nanoTime() - begin > 3_000_000_000L);
-            goesOn(job, programs[1], job.restartAndAwait(folder, programs.length));
+            return job;
+        } catch (Exception | Error e) {
+            job.close();
+            throw e;
         }
-    }
-
-    private static Job start(final String transport) throws Exception {
-        return Distribution.start(Map.of("UCX_TLS", transport, "SHADOWVERBS_IDS", "scrambled"));
     }
 
     /** UCX looks for a file of the software HCA's device, too. */
@@ -95,28 +84,38 @@ final class UcxSystemTest {
         assumeTrue(Files.isWritable(NODE), "the software HCA may not make the node that UCX looks for, " + NODE);
     }
 
-    /** @return the server and the client, which has made progress */
-    private static Running[] launch(final Job job, final String test, final String size) throws Exception {
-        final String port = Integer.toString(LocalPort.free());
-        final Running server = job.launch("server", "ucx_perftest", "-p", port);
-        job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
-        final Running client = job.launch("client", "ucx_perftest", "127.0.0.1", "-p", port, "-t", test, "-s", size,
-                "-n", "1000000000");
-        job.awaitLines(client, PROGRESS, 1);
-        return new Running[] {server, client};
+    /**
+     * @param tests of the pairs, which run side by side: transport, test, and bytes of a message
+     * @return pairs that have made progress
+     */
+    private static List<Pair> launch(final Job job, final String... tests) throws Exception {
+        final List<Pair> pairs = new ArrayList<>();
+        for (final String test : tests) {
+            final String[] words = test.split(" ");
+            pairs.add(Pair.launch(job, String.join("-", words), "env", "UCX_TLS=" + words[0], "ucx_perftest", "-t", words[1],
+                    "-s", words[2], "-n", "1000000000"));
+        }
+        for (final Pair pair : pairs) {
+            job.awaitLines(pair.client(), PROGRESS, 1);
+        }
+        return pairs;
     }
 
-    private static Running killAndRestart(final Job job, final String backend, final Running... programs) throws Exception {
+    private static Running killAndRestart(final Job job, final String backend, final List<Pair> pairs) throws Exception {
         final String folder = job.checkpoint().get("folder").asText();
-        for (final Running program : programs) {
+        for (final Running program : Pair.programs(pairs)) {
             program.killHard();
         }
         job.backend(backend);
-        return job.restartAndAwait(folder, programs.length);
+        return job.restartAndAwait(folder, 2 * pairs.size());
     }
 
-    private static void goesOn(final Job job, final Running client, final Running... running) throws Exception {
-        final long before = client.lines(PROGRESS);
-        job.await("progress of UCX", () -> client.lines(PROGRESS) >= before + 2, running);
+    private static void goesOn(final Job job, final List<Pair> pairs, final Running... running) throws Exception {
+        final List<Long> before = pairs.stream().map(pair -> pair.client().lines(PROGRESS)).toList();
+        for (int i = 0; i < pairs.size(); i++) {
+            final Running client = pairs.get(i).client();
+            final long enough = before.get(i) + 2;
+            job.await("progress of " + client.name(), () -> client.lines(PROGRESS) >= enough, running);
+        }
     }
 }
