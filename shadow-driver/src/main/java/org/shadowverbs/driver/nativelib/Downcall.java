@@ -20,6 +20,9 @@ import java.util.Optional;
  */
 @SuppressWarnings("restricted")
 public final class Downcall {
+    /** How many arguments a function can have. */
+    static final int ARGUMENTS = 6;
+
     private static final MethodHandle CALL = Linker.nativeLinker().downcallHandle(
             FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
                     ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG),

@@ -6,143 +6,262 @@ import java.lang.foreign.MemorySegment;
 /**
  * The functions of the preload library, name for name; {@code native/include/shadowverbs.h} says what each does.
  * Pointers are addresses. What returns an int here returns 0 or an errno value, unless the header says otherwise.
+ * Most are one call; what takes or gives more than numbers and addresses is the implementation's.
  */
 public interface Native {
-    int abiVersion();
+    /**
+     * Calls a function of C.
+     *
+     * @param arguments at most {@link Downcall#ARGUMENTS}
+     * @return its result; one that is narrower in C is to be cast
+     */
+    long call(NativeFunction function, long... arguments);
 
-    void driverReady(int err);
+    default int abiVersion() {
+        return (int) call(NativeFunction.SV_ABI_VERSION);
+    }
+
+    default void driverReady(final int err) {
+        call(NativeFunction.SV_DRIVER_READY, err);
+    }
 
     void say(String line);
 
     /** The array of requests. */
     MemorySegment mailbox();
 
-    int mailboxTake(int timeoutMillis);
+    default int mailboxTake(final int timeoutMillis) {
+        return (int) call(NativeFunction.SV_MAILBOX_TAKE, timeoutMillis);
+    }
 
-    void mailboxAnswer(int slot);
+    default void mailboxAnswer(final int slot) {
+        call(NativeFunction.SV_MAILBOX_ANSWER, slot);
+    }
 
-    void gateAnnounce(boolean on);
+    default void gateAnnounce(final boolean on) {
+        call(NativeFunction.SV_GATE_ANNOUNCE, on ? 1 : 0);
+    }
 
     /** @return null, or who is still inside a verb */
     String gateClose(long timeoutNanos);
 
-    void gateOpen();
+    default void gateOpen() {
+        call(NativeFunction.SV_GATE_OPEN);
+    }
 
     /** Memory that has been freed goes back to the kernel, and into no image. */
-    void memoryTrim();
+    default void memoryTrim() {
+        call(NativeFunction.SV_MEMORY_TRIM);
+    }
 
     /** A socket that holds the files of the connection manager; or -ENOENT, there are none; or another negative errno. */
-    int cmSend();
+    default int cmSend() {
+        return (int) call(NativeFunction.SV_CM_SEND);
+    }
 
-    int cmDetach(int socket);
+    default int cmDetach(final int socket) {
+        return (int) call(NativeFunction.SV_CM_DETACH, socket);
+    }
 
     /** A socket for who holds them, or a negative errno value. */
-    int cmReceiver();
+    default int cmReceiver() {
+        return (int) call(NativeFunction.SV_CM_RECEIVER);
+    }
 
     /** @param socket the receiver's; -1: nobody holds them any more */
-    int cmReattach(int socket);
+    default int cmReattach(final int socket) {
+        return (int) call(NativeFunction.SV_CM_REATTACH, socket);
+    }
 
     /** How many event channels were lost that the program has done more with than to look. */
-    int cmLostInUse();
+    default int cmLostInUse() {
+        return (int) call(NativeFunction.SV_CM_LOST_IN_USE);
+    }
 
     /** Tokens of connections that were lost and that nobody has ended. */
     long[] cmLost();
 
-    void cmEnded(long token, int status);
+    default void cmEnded(final long token, final int status) {
+        call(NativeFunction.SV_CM_ENDED, token, status);
+    }
 
-    void timersStop();
+    default void timersStop() {
+        call(NativeFunction.SV_TIMERS_STOP);
+    }
 
-    void timersStart();
+    default void timersStart() {
+        call(NativeFunction.SV_TIMERS_START);
+    }
 
     void setMasks(int qpNum, int key, int lid, long gid);
 
     long keymapNew(int[] virtuals, int[] reals);
 
-    void keymapFree(long map);
+    default void keymapFree(final long map) {
+        call(NativeFunction.SV_KEYMAP_FREE, map);
+    }
 
-    long deviceFor(long realDevice);
+    default long deviceFor(final long realDevice) {
+        return call(NativeFunction.SV_DEVICE_FOR, realDevice);
+    }
 
-    long deviceReal(long vdevice);
+    default long deviceReal(final long vdevice) {
+        return call(NativeFunction.SV_DEVICE_REAL, vdevice);
+    }
 
-    void deviceBind(long vdevice, long real);
+    default void deviceBind(final long vdevice, final long real) {
+        call(NativeFunction.SV_DEVICE_BIND, vdevice, real);
+    }
 
     /** In network order, as in the attributes. */
-    long deviceGuid(long device);
+    default long deviceGuid(final long device) {
+        return call(NativeFunction.SV_DEVICE_GUID, device);
+    }
 
-    long contextAlloc(long vdevice);
+    default long contextAlloc(final long vdevice) {
+        return call(NativeFunction.SV_CONTEXT_ALLOC, vdevice);
+    }
 
-    int contextOpen(long vcontext, long real);
+    default int contextOpen(final long vcontext, final long real) {
+        return (int) call(NativeFunction.SV_CONTEXT_OPEN, vcontext, real);
+    }
 
-    int contextBind(long vcontext, long real);
+    default int contextBind(final long vcontext, final long real) {
+        return (int) call(NativeFunction.SV_CONTEXT_BIND, vcontext, real);
+    }
 
-    void contextSetLkeys(long vcontext, long map);
+    default void contextSetLkeys(final long vcontext, final long map) {
+        call(NativeFunction.SV_CONTEXT_SET_LKEYS, vcontext, map);
+    }
 
-    void contextFree(long vcontext);
+    default void contextFree(final long vcontext) {
+        call(NativeFunction.SV_CONTEXT_FREE, vcontext);
+    }
 
-    long pdAlloc(long vcontext);
+    default long pdAlloc(final long vcontext) {
+        return call(NativeFunction.SV_PD_ALLOC, vcontext);
+    }
 
-    void pdBind(long vpd, long real);
+    default void pdBind(final long vpd, final long real) {
+        call(NativeFunction.SV_PD_BIND, vpd, real);
+    }
 
-    void pdFree(long vpd);
+    default void pdFree(final long vpd) {
+        call(NativeFunction.SV_PD_FREE, vpd);
+    }
 
-    long mrAlloc(long vpd, long addr, long length, int vlkey, int vrkey);
+    default long mrAlloc(final long vpd, final long addr, final long length, final int vlkey, final int vrkey) {
+        return call(NativeFunction.SV_MR_ALLOC, vpd, addr, length, vlkey, vrkey);
+    }
 
-    void mrBind(long vmr, long real);
+    default void mrBind(final long vmr, final long real) {
+        call(NativeFunction.SV_MR_BIND, vmr, real);
+    }
 
-    void mrFree(long vmr);
+    default void mrFree(final long vmr) {
+        call(NativeFunction.SV_MR_FREE, vmr);
+    }
 
-    long dmAlloc(long vcontext, long length);
+    default long dmAlloc(final long vcontext, final long length) {
+        return call(NativeFunction.SV_DM_ALLOC, vcontext, length);
+    }
 
-    int dmBind(long vdm, long real);
+    default int dmBind(final long vdm, final long real) {
+        return (int) call(NativeFunction.SV_DM_BIND, vdm, real);
+    }
 
-    void dmFree(long vdm);
+    default void dmFree(final long vdm) {
+        call(NativeFunction.SV_DM_FREE, vdm);
+    }
 
-    long mwAlloc(long vpd, int type, int vrkey);
+    default long mwAlloc(final long vpd, final int type, final int vrkey) {
+        return call(NativeFunction.SV_MW_ALLOC, vpd, type, vrkey);
+    }
 
-    void mwBind(long vmw, long real);
+    default void mwBind(final long vmw, final long real) {
+        call(NativeFunction.SV_MW_BIND, vmw, real);
+    }
 
-    void mwFree(long vmw);
+    default void mwFree(final long vmw) {
+        call(NativeFunction.SV_MW_FREE, vmw);
+    }
 
-    int mwRealRkey(long vmw, int vrkey);
+    default int mwRealRkey(final long vmw, final int vrkey) {
+        return (int) call(NativeFunction.SV_MW_REAL_RKEY, vmw, vrkey);
+    }
 
-    int mwBound(long vmw);
+    default int mwBound(final long vmw) {
+        return (int) call(NativeFunction.SV_MW_BOUND, vmw);
+    }
 
     /** @return the virtual queue pair, or 0 */
-    long mwQp(long vmw);
+    default long mwQp(final long vmw) {
+        return call(NativeFunction.SV_MW_QP, vmw);
+    }
 
-    int mwRebind(long vmw, long vqp);
+    default int mwRebind(final long vmw, final long vqp) {
+        return (int) call(NativeFunction.SV_MW_REBIND, vmw, vqp);
+    }
 
-    void mwUnbind(long vmw);
+    default void mwUnbind(final long vmw) {
+        call(NativeFunction.SV_MW_UNBIND, vmw);
+    }
 
-    long channelAlloc(long vcontext);
+    default long channelAlloc(final long vcontext) {
+        return call(NativeFunction.SV_CHANNEL_ALLOC, vcontext);
+    }
 
-    int channelBind(long vchannel, long real);
+    default int channelBind(final long vchannel, final long real) {
+        return (int) call(NativeFunction.SV_CHANNEL_BIND, vchannel, real);
+    }
 
-    void channelFree(long vchannel);
+    default void channelFree(final long vchannel) {
+        call(NativeFunction.SV_CHANNEL_FREE, vchannel);
+    }
 
-    long cqAlloc(long vcontext);
+    default long cqAlloc(final long vcontext) {
+        return call(NativeFunction.SV_CQ_ALLOC, vcontext);
+    }
 
-    int cqOpen(long vcq, MemorySegment spec);
+    default int cqOpen(final long vcq, final MemorySegment spec) {
+        return (int) call(NativeFunction.SV_CQ_OPEN, vcq, spec.address());
+    }
 
-    int cqBind(long vcq, long real);
+    default int cqBind(final long vcq, final long real) {
+        return (int) call(NativeFunction.SV_CQ_BIND, vcq, real);
+    }
 
-    void cqResized(long vcq, int cqe);
+    default void cqResized(final long vcq, final int cqe) {
+        call(NativeFunction.SV_CQ_RESIZED, vcq, cqe);
+    }
 
-    void cqFree(long vcq);
+    default void cqFree(final long vcq) {
+        call(NativeFunction.SV_CQ_FREE, vcq);
+    }
 
     /**
      * @param reals an array of {@code count} pointers; null with 0
      * @param makers an index among these of 16 bits for each range of {@link org.shadowverbs.ids.NumberRanges}; null: the first
      */
-    int ahBind(long vah, MemorySegment reals, int count, long map, MemorySegment makers);
+    default int ahBind(final long vah, final MemorySegment reals, final int count, final long map,
+            final MemorySegment makers) {
+        return (int) call(NativeFunction.SV_AH_BIND, vah, reals == null ? 0 : reals.address(), count, map,
+                makers == null ? 0 : makers.address());
+    }
 
-    long ahAlloc(long vpd);
+    default long ahAlloc(final long vpd) {
+        return call(NativeFunction.SV_AH_ALLOC, vpd);
+    }
 
-    void ahFree(long vah);
+    default void ahFree(final long vah) {
+        call(NativeFunction.SV_AH_FREE, vah);
+    }
 
     long idmapNew(long[] keys, long[] values);
 
-    void idmapFree(long map);
+    default void idmapFree(final long map) {
+        call(NativeFunction.SV_IDMAP_FREE, map);
+    }
 
     /**
      * @param routes structs sv_route, one after the other
@@ -150,140 +269,255 @@ public interface Native {
      */
     long routesNew(long[] routes, long[] names);
 
-    void routesFree(long routes);
+    default void routesFree(final long routes) {
+        call(NativeFunction.SV_ROUTES_FREE, routes);
+    }
 
-    void contextSetSources(long vcontext, long map, long routes);
+    default void contextSetSources(final long vcontext, final long map, final long routes) {
+        call(NativeFunction.SV_CONTEXT_SET_SOURCES, vcontext, map, routes);
+    }
 
     /** @param fd of the file that names the domain, or -1 */
-    long xrcdAlloc(long vcontext, int fd);
+    default long xrcdAlloc(final long vcontext, final int fd) {
+        return call(NativeFunction.SV_XRCD_ALLOC, vcontext, fd);
+    }
 
-    int xrcdDomain(long vxrcd);
+    default int xrcdDomain(final long vxrcd) {
+        return (int) call(NativeFunction.SV_XRCD_DOMAIN, vxrcd);
+    }
 
-    void xrcdBind(long vxrcd, long real);
+    default void xrcdBind(final long vxrcd, final long real) {
+        call(NativeFunction.SV_XRCD_BIND, vxrcd, real);
+    }
 
-    void xrcdFree(long vxrcd);
+    default void xrcdFree(final long vxrcd) {
+        call(NativeFunction.SV_XRCD_FREE, vxrcd);
+    }
 
-    long srqAlloc(long vpd);
+    default long srqAlloc(final long vpd) {
+        return call(NativeFunction.SV_SRQ_ALLOC, vpd);
+    }
 
-    int srqOpen(long vsrq, MemorySegment spec);
+    default int srqOpen(final long vsrq, final MemorySegment spec) {
+        return (int) call(NativeFunction.SV_SRQ_OPEN, vsrq, spec.address());
+    }
 
-    void srqBind(long vsrq, long real);
+    default void srqBind(final long vsrq, final long real) {
+        call(NativeFunction.SV_SRQ_BIND, vsrq, real);
+    }
 
-    void srqFree(long vsrq);
+    default void srqFree(final long vsrq) {
+        call(NativeFunction.SV_SRQ_FREE, vsrq);
+    }
 
     /** @param vpd 0 of an XRC receive queue pair */
-    long qpAlloc(long vcontext, long vpd);
+    default long qpAlloc(final long vcontext, final long vpd) {
+        return call(NativeFunction.SV_QP_ALLOC, vcontext, vpd);
+    }
 
-    int qpOpen(long vqp, MemorySegment spec);
+    default int qpOpen(final long vqp, final MemorySegment spec) {
+        return (int) call(NativeFunction.SV_QP_OPEN, vqp, spec.address());
+    }
 
-    int qpBind(long vqp, long real);
+    default int qpBind(final long vqp, final long real) {
+        return (int) call(NativeFunction.SV_QP_BIND, vqp, real);
+    }
 
-    void qpState(long vqp, int state);
+    default void qpState(final long vqp, final int state) {
+        call(NativeFunction.SV_QP_STATE, vqp, state);
+    }
 
-    void qpPeer(long vqp, int destVqpNum, int destVlid);
+    default void qpPeer(final long vqp, final int destVqpNum, final int destVlid) {
+        call(NativeFunction.SV_QP_PEER, vqp, destVqpNum, destVlid);
+    }
 
-    void qpSetRkeys(long vqp, long map);
+    default void qpSetRkeys(final long vqp, final long map) {
+        call(NativeFunction.SV_QP_SET_RKEYS, vqp, map);
+    }
 
-    void qpSetSrqs(long vqp, long map);
+    default void qpSetSrqs(final long vqp, final long map) {
+        call(NativeFunction.SV_QP_SET_SRQS, vqp, map);
+    }
 
     /** The XRC receive queue pair lives on in other processes; to be followed by {@link #qpFree}. */
-    void qpLeave(long vqp);
+    default void qpLeave(final long vqp) {
+        call(NativeFunction.SV_QP_LEAVE, vqp);
+    }
 
-    void qpFree(long vqp);
+    default void qpFree(final long vqp) {
+        call(NativeFunction.SV_QP_FREE, vqp);
+    }
 
     /** From here on the library behind the preload is ib2tcp, or libibverbs. */
-    void tcpSelect(boolean on, boolean lids);
+    default void tcpSelect(final boolean on, final boolean lids) {
+        call(NativeFunction.SV_TCP_SELECT, !on ? 0 : lids ? 2 : 1);
+    }
 
-    int realQueryPort(long realContext, int port, MemorySegment attr);
+    default int realQueryPort(final long realContext, final int port, final MemorySegment attr) {
+        return (int) call(NativeFunction.SV_REAL_QUERY_PORT, realContext, port, attr.address());
+    }
 
-    int realQueryDeviceEx(long realContext, MemorySegment attr);
+    default int realQueryDeviceEx(final long realContext, final MemorySegment attr) {
+        return (int) call(NativeFunction.SV_REAL_QUERY_DEVICE_EX, realContext, attr.address());
+    }
 
     /** @return the region; 0 with {@link Downcall#errno} */
-    long realRegMr(long realPd, long addr, long length, long iova, int access);
+    default long realRegMr(final long realPd, final long addr, final long length, final long iova, final int access) {
+        return call(NativeFunction.SV_REAL_REG_MR, realPd, addr, length, iova, access);
+    }
 
     /** @return the region; 0 with {@link Downcall#errno} */
-    long realAllocNullMr(long realPd);
+    default long realAllocNullMr(final long realPd) {
+        return call(NativeFunction.SV_REAL_ALLOC_NULL_MR, realPd);
+    }
 
     /** @return the memory; 0 with {@link Downcall#errno} */
-    long realAllocDm(long realContext, MemorySegment attr);
+    default long realAllocDm(final long realContext, final MemorySegment attr) {
+        return call(NativeFunction.SV_REAL_ALLOC_DM, realContext, attr.address());
+    }
 
-    int realFreeDm(long realDm);
+    default int realFreeDm(final long realDm) {
+        return (int) call(NativeFunction.SV_REAL_FREE_DM, realDm);
+    }
 
     /** @return the region; 0 with {@link Downcall#errno} */
-    long realRegDmMr(long realPd, long realDm, long offset, long length, int access);
+    default long realRegDmMr(final long realPd, final long realDm, final long offset, final long length,
+            final int access) {
+        return call(NativeFunction.SV_REAL_REG_DM_MR, realPd, realDm, offset, length, access);
+    }
 
     /** @return the window; 0 with {@link Downcall#errno} */
-    long realAllocMw(long realPd, int type);
+    default long realAllocMw(final long realPd, final int type) {
+        return call(NativeFunction.SV_REAL_ALLOC_MW, realPd, type);
+    }
 
-    int realDeallocMw(long realMw);
+    default int realDeallocMw(final long realMw) {
+        return (int) call(NativeFunction.SV_REAL_DEALLOC_MW, realMw);
+    }
 
     /** @return the completion queue; 0 with {@link Downcall#errno} */
-    long realCreateCqEx(long realContext, MemorySegment attr);
+    default long realCreateCqEx(final long realContext, final MemorySegment attr) {
+        return call(NativeFunction.SV_REAL_CREATE_CQ_EX, realContext, attr.address());
+    }
 
-    int realModifyCq(long realCq, MemorySegment attr);
+    default int realModifyCq(final long realCq, final MemorySegment attr) {
+        return (int) call(NativeFunction.SV_REAL_MODIFY_CQ, realCq, attr.address());
+    }
 
-    int realModifyQpRateLimit(long realQp, MemorySegment attr);
+    default int realModifyQpRateLimit(final long realQp, final MemorySegment attr) {
+        return (int) call(NativeFunction.SV_REAL_MODIFY_QP_RATE_LIMIT, realQp, attr.address());
+    }
 
     /** @return the domain; 0 with {@link Downcall#errno} */
-    long realOpenXrcd(long realContext, MemorySegment attr);
+    default long realOpenXrcd(final long realContext, final MemorySegment attr) {
+        return call(NativeFunction.SV_REAL_OPEN_XRCD, realContext, attr.address());
+    }
 
-    int realCloseXrcd(long realXrcd);
+    default int realCloseXrcd(final long realXrcd) {
+        return (int) call(NativeFunction.SV_REAL_CLOSE_XRCD, realXrcd);
+    }
 
     /** @return the handle; 0 with {@link Downcall#errno} */
-    long realOpenQp(long realContext, MemorySegment attr);
+    default long realOpenQp(final long realContext, final MemorySegment attr) {
+        return call(NativeFunction.SV_REAL_OPEN_QP, realContext, attr.address());
+    }
 
     /** @return the shared receive queue; 0 with {@link Downcall#errno} */
-    long realCreateSrqEx(long realContext, MemorySegment attr);
+    default long realCreateSrqEx(final long realContext, final MemorySegment attr) {
+        return call(NativeFunction.SV_REAL_CREATE_SRQ_EX, realContext, attr.address());
+    }
 
     /** @param number an int */
-    int realGetSrqNum(long realSrq, MemorySegment number);
+    default int realGetSrqNum(final long realSrq, final MemorySegment number) {
+        return (int) call(NativeFunction.SV_REAL_GET_SRQ_NUM, realSrq, number.address());
+    }
 
     /** @return the queue pair; 0 with {@link Downcall#errno} */
-    long realCreateQpEx(long realContext, MemorySegment attr);
+    default long realCreateQpEx(final long realContext, final MemorySegment attr) {
+        return call(NativeFunction.SV_REAL_CREATE_QP_EX, realContext, attr.address());
+    }
 
-    void qpBookmark(long vqp, MemorySegment bookmark);
+    default void qpBookmark(final long vqp, final MemorySegment bookmark) {
+        call(NativeFunction.SV_QP_BOOKMARK, vqp, bookmark.address());
+    }
 
     /** @return completions moved, or a negative errno value */
-    int cqDrain(long vcq);
+    default int cqDrain(final long vcq) {
+        return (int) call(NativeFunction.SV_CQ_DRAIN, vcq);
+    }
 
-    int qpSent(long vqp, long position, MemorySegment sent);
+    default int qpSent(final long vqp, final long position, final MemorySegment sent) {
+        return (int) call(NativeFunction.SV_QP_SENT, vqp, position, sent.address());
+    }
 
     /** @return how many, or -1: more than SV_MAX_TARGETS */
-    int qpTargets(long vqp, MemorySegment numbers);
+    default int qpTargets(final long vqp, final MemorySegment numbers) {
+        return (int) call(NativeFunction.SV_QP_TARGETS, vqp, numbers.address());
+    }
 
     /**
      * @param foreignQps room for SV_MAX_FOREIGN_QPS of struct sv_foreign_qp
      * @return how many, or -1: more
      */
-    int xrcdForeignQps(int domain, MemorySegment foreignQps);
+    default int xrcdForeignQps(final int domain, final MemorySegment foreignQps) {
+        return (int) call(NativeFunction.SV_XRCD_FOREIGN_QPS, domain, foreignQps.address());
+    }
 
-    void xrcdForget(int domain, int qpNum);
+    default void xrcdForget(final int domain, final int qpNum) {
+        call(NativeFunction.SV_XRCD_FORGET, domain, qpNum);
+    }
 
-    int qpRetire(long vqp, long position);
+    default int qpRetire(final long vqp, final long position) {
+        return (int) call(NativeFunction.SV_QP_RETIRE, vqp, position);
+    }
 
-    int qpPostMarker(long vqp);
+    default int qpPostMarker(final long vqp) {
+        return (int) call(NativeFunction.SV_QP_POST_MARKER, vqp);
+    }
 
-    int qpPostLanding(long vqp, long length);
+    default int qpPostLanding(final long vqp, final long length) {
+        return (int) call(NativeFunction.SV_QP_POST_LANDING, vqp, length);
+    }
 
-    void srqBookmark(long vsrq, MemorySegment bookmark);
+    default void srqBookmark(final long vsrq, final MemorySegment bookmark) {
+        call(NativeFunction.SV_SRQ_BOOKMARK, vsrq, bookmark.address());
+    }
 
-    int srqPostLanding(long vsrq, long length);
+    default int srqPostLanding(final long vsrq, final long length) {
+        return (int) call(NativeFunction.SV_SRQ_POST_LANDING, vsrq, length);
+    }
 
-    int qpErrorsWithdraw(long vqp);
+    default int qpErrorsWithdraw(final long vqp) {
+        return (int) call(NativeFunction.SV_QP_ERRORS_WITHDRAW, vqp);
+    }
 
-    int qpErrorsDeliver(long vqp);
+    default int qpErrorsDeliver(final long vqp) {
+        return (int) call(NativeFunction.SV_QP_ERRORS_DELIVER, vqp);
+    }
 
-    int channelDrain(long vchannel);
+    default int channelDrain(final long vchannel) {
+        return (int) call(NativeFunction.SV_CHANNEL_DRAIN, vchannel);
+    }
 
-    int contextDrain(long vcontext);
+    default int contextDrain(final long vcontext) {
+        return (int) call(NativeFunction.SV_CONTEXT_DRAIN, vcontext);
+    }
 
-    int qpReplayReceives(long vqp, MemorySegment position);
+    default int qpReplayReceives(final long vqp, final MemorySegment position) {
+        return (int) call(NativeFunction.SV_QP_REPLAY_RECEIVES, vqp, position.address());
+    }
 
-    int srqReplay(long vsrq, MemorySegment position);
+    default int srqReplay(final long vsrq, final MemorySegment position) {
+        return (int) call(NativeFunction.SV_SRQ_REPLAY, vsrq, position.address());
+    }
 
-    int qpReplaySends(long vqp, MemorySegment position);
+    default int qpReplaySends(final long vqp, final MemorySegment position) {
+        return (int) call(NativeFunction.SV_QP_REPLAY_SENDS, vqp, position.address());
+    }
 
-    int qpFail(long vqp);
+    default int qpFail(final long vqp) {
+        return (int) call(NativeFunction.SV_QP_FAIL, vqp);
+    }
 
     /** @return the line without its end; null at end of file */
     String readLine(int fd);
