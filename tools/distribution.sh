@@ -43,6 +43,8 @@ put "$root/native/build/libshadowverbs.so" "$new/lib/libshadowverbs.so"
 put "$root/native/restore-init/target/shadowverbs-restore-init" "$new/bin/shadowverbs-restore-init"
 put "$root/native/restore-init/target/shadowverbs-job-root" "$new/bin/shadowverbs-job-root"
 put "$root/native/restore-init/target/shadowverbs-tcp-hold" "$new/bin/shadowverbs-tcp-hold"
+put "$root/native/restore-init/target/shadowverbs-rsh" "$new/bin/shadowverbs-rsh"
+put "$root/native/restore-init/target/shadowverbs-rshd" "$new/bin/shadowverbs-rshd"
 put "$root/native/restore-init/target/libshadowverbs-criu.so" "$new/lib/libshadowverbs-criu.so"
 put "$root/test-fabric/hca/build/lib/libibverbs.so.1" "$new/fabric/libibverbs.so.1"
 for program in "$root"/test-fabric/hca/build/bin/* "$root"/test-fabric/programs/build/* \

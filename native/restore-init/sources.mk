@@ -1,4 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Of shadowverbs-job-root, for its Makefile and for the tests.
-PMI := pmi.c pmi-line.c pmi-agent.c pmi-text.c messages.c say.c ../src/base/agent_place.c
+# Of the programs of a job's tree, for their Makefile and for the tests.
+AGENT := agent-frame.c ../src/base/agent_place.c
+PMI := pmi.c pmi-line.c pmi-agent.c pmi-text.c $(AGENT) messages.c say.c
 JOB_ROOT := job-root.c start.c keeper.c top.c program.c stand-in.c enter.c lines.c namespaces.c $(PMI)
+RSH := rsh.c rsh-line.c $(AGENT) messages.c say.c
+RSHD := rshd.c rsh-line.c messages.c say.c

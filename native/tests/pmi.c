@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A rank's line to its launcher (restore-init/pmi.h), in both versions of PMI: before, in the midst of and after a restart. */
 #define _GNU_SOURCE
+#include "../restore-init/agent-frame.h"
 #include "../restore-init/job-root.h"
 #include "../restore-init/pmi-text.h"
 #include "../restore-init/pmi.h"
@@ -83,7 +84,7 @@ static void hear_state(const char *at, int64_t *number)
 	const char *text;
 	uint32_t n, size;
 
-	CHECK(*at++ == 34 && next_i32(&at) == 5);
+	CHECK(*at++ == 34 && next_i32(&at) == PROTOCOL_VERSION);
 	next(&at, &size);
 	CHECK(next_i32(&at) == 2);
 	*number = next_i64(&at);

@@ -66,10 +66,25 @@ $(TEST_DIR)/pmi: tests/pmi.c $(PMI:%=restore-init/%) $(wildcard restore-init/*.h
 	@echo '  TEST  $@'
 	@$(OF_RESTORE_INIT)
 
-check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi
+$(TEST_DIR)/shadowverbs-rsh: $(RSH:%=restore-init/%) $(wildcard restore-init/*.h) | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(OF_RESTORE_INIT)
+
+$(TEST_DIR)/shadowverbs-rshd: $(RSHD:%=restore-init/%) $(wildcard restore-init/*.h) | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(OF_RESTORE_INIT)
+
+$(TEST_DIR)/rsh: tests/rsh.c $(AGENT:%=restore-init/%) restore-init/messages.c restore-init/say.c $(wildcard restore-init/*.h) | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(OF_RESTORE_INIT)
+
+check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi $(TEST_DIR)/rsh $(TEST_DIR)/shadowverbs-rsh \
+		$(TEST_DIR)/shadowverbs-rshd
 	@tests/rooms
 	@tests/coverage $(LIBRARY)
 	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
 	@tests/job-root $(TEST_DIR)/shadowverbs-job-root
 	@echo pmi
 	@ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 timeout 180 $(TEST_DIR)/pmi
+	@echo rsh
+	@ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 timeout 180 $(TEST_DIR)/rsh $(TEST_DIR)

@@ -53,6 +53,8 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiNews;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.ShellMessages.ShellFailed;
+import org.shadowverbs.coordinator.protocol.ShellMessages.StartShell;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
@@ -77,6 +79,8 @@ public final class Agent implements AutoCloseable {
     private final CoordinatorLink coordinator;
     private final AgentSocket socket;
     private final PmiTrees pmi;
+    private final ShellRequests shellRequests;
+    private final ShellStarter shells;
     /** Freezing, saving and thawing, one after the other. */
     private final ExecutorService steps = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("images").factory());
@@ -148,7 +152,9 @@ public final class Agent implements AutoCloseable {
             programs.findRunning();
         }
         pmi = new PmiTrees(coordinator::send);
-        socket = new AgentSocket(options, log, ranks, programs, pmi, this::job);
+        shellRequests = new ShellRequests(options, log, coordinator, id);
+        shells = new ShellStarter(options, log, coordinator::send, id);
+        socket = new AgentSocket(options, log, ranks, programs, pmi, shellRequests, this::job);
         coordinator.start();
         socket.open();
     }
@@ -186,6 +192,11 @@ public final class Agent implements AutoCloseable {
         } finally {
             lock.unlock();
         }
+    }
+
+    /** The line by which whoever starts it learns that it has joined, and under which name. */
+    public static String ready(final String job, final String host) {
+        return RemoteAgents.READY.formatted(job, host);
     }
 
     // ---- the coordinator ----
@@ -236,6 +247,8 @@ public final class Agent implements AutoCloseable {
                 Thread.ofPlatform().name("quit").start(() -> quit(m.reason()));
             }
             case PmiNews m -> pmi.answered(m);
+            case StartShell m -> Thread.ofPlatform().name("shell").daemon().start(() -> shells.start(m));
+            case ShellFailed m -> shellRequests.failed(m);
             case Restored m -> {
                 failGate(m.problem());
                 running.complete(m.problem());

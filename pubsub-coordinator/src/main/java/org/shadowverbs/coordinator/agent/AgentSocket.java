@@ -18,10 +18,11 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiState;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
+import org.shadowverbs.coordinator.protocol.ShellMessages.AskShell;
 
 /**
  * The Unix socket of a host's agent. Whoever comes says first what it is: a rank, which stays for as long as its process
- * lives, or a launch or a tree that speaks for its ranks, which are answered at once.
+ * lives; a launch or a tree that speaks for its ranks, which are answered at once; or one that asks for a command on another host.
  */
 final class AgentSocket implements AutoCloseable {
     private static final int BACKLOG = 128;
@@ -31,6 +32,7 @@ final class AgentSocket implements AutoCloseable {
     private final LocalRanks ranks;
     private final LaunchedPrograms programs;
     private final PmiTrees pmi;
+    private final ShellRequests shells;
     private final Supplier<String> job;
     private final Acceptor acceptor;
 
@@ -41,12 +43,14 @@ final class AgentSocket implements AutoCloseable {
      * @throws IOException when the socket can't be made
      */
     AgentSocket(final AgentOptions options, final EventLog log, final LocalRanks ranks,
-            final LaunchedPrograms programs, final PmiTrees pmi, final Supplier<String> job) throws IOException {
+            final LaunchedPrograms programs, final PmiTrees pmi, final ShellRequests shells,
+            final Supplier<String> job) throws IOException {
         this.options = options;
         this.log = log;
         this.ranks = ranks;
         this.programs = programs;
         this.pmi = pmi;
+        this.shells = shells;
         this.job = job;
         Files.deleteIfExists(options.socket());
         final ServerSocketChannel listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
@@ -83,6 +87,11 @@ final class AgentSocket implements AutoCloseable {
             case PmiState state -> {
                 check(state.version());
                 channel.write(pmi.said(state));
+            }
+            // From within the job, to whose user the socket belongs.
+            case AskShell ask -> {
+                check(ask.version());
+                shells.serve(ask, channel);
             }
             default -> throw new ProtocolException("a connection begins with message type " + first.type());
         }

@@ -59,11 +59,13 @@ final class CoordinatorLink implements AutoCloseable {
         return refusal;
     }
 
-    void send(final Message message) {
+    /** Returns whether there is a connection; without one it is lost. */
+    boolean send(final Message message) {
         final Outbox out = outbox;
         if (out != null) {
             out.send(message);
         }
+        return out != null;
     }
 
     private void run() {

@@ -3,7 +3,8 @@
  * The agent of one host: it passes on what ranks and coordinator say, watches the processes, and has them frozen,
  * saved and restored. {@link org.shadowverbs.coordinator.agent.Agent} joins the parts:
  * {@link org.shadowverbs.coordinator.agent.LocalRanks}, {@link org.shadowverbs.coordinator.agent.LaunchedPrograms},
- * {@link org.shadowverbs.coordinator.agent.AgentSocket}, {@link org.shadowverbs.coordinator.agent.CoordinatorLink}, and
+ * {@link org.shadowverbs.coordinator.agent.AgentSocket}, {@link org.shadowverbs.coordinator.agent.CoordinatorLink},
+ * {@link org.shadowverbs.coordinator.agent.ShellRequests} and {@link org.shadowverbs.coordinator.agent.ShellStarter}, and
  * {@link org.shadowverbs.coordinator.agent.ImageWorker}, which does what a checkpoint asks of processes.
  */
 package org.shadowverbs.coordinator.agent;

@@ -54,7 +54,7 @@ final class AgentCommand extends CliCommand {
                 throw new CommandException("agent: " + (agent.refusal().isEmpty()
                         ? address.nobodyAnswers() : agent.refusal()));
             }
-            System.out.println("agent of job " + agent.job() + " ready");
+            System.out.println(Agent.ready(agent.job(), hostName()));
             System.out.close();
             agent.await();
             return 0;
@@ -117,7 +117,9 @@ final class AgentCommand extends CliCommand {
         try {
             final Path directory =
                     RunDirectory.make(RunDirectory.root(environment), address.host(), address.port());
-            System.out.println(Daemons.start("the agent", service, directory.resolve("agent.err")));
+            System.out.println(Daemons.answers(RunDirectory.agentSocket(directory))
+                    ? Agent.ready(CoordinatorClient.ping(address), hostName())
+                    : Daemons.start("the agent", service, directory.resolve("agent.err")));
             return 0;
         } catch (IOException e) {
             throw new CommandException("agent: " + e.getMessage());

@@ -14,6 +14,7 @@ import org.shadowverbs.coordinator.agent.Libc;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.JobRoot;
+import org.shadowverbs.coordinator.process.RemoteShell;
 import org.shadowverbs.coordinator.process.Rights;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
@@ -28,7 +29,6 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
  * stand-in where a job root has it.
  */
 final class LaunchCommand extends CliCommand {
-    private static final int ENOEXEC = 8;
     /** The topmost process of the tree that a rank is in. */
     private static final String TREE = "SHADOWVERBS_TREE";
 
@@ -109,20 +109,19 @@ final class LaunchCommand extends CliCommand {
         descriptors.keepInheritedOnly();
         final List<String> variables = newEnvironment.entrySet().stream().map(x -> x.getKey() + "=" + x.getValue()).toList();
         if (jobRoot == null) {
-            become(program, argv.get(), variables);
-        } else {
-            standIn(jobRoot, program, argv.get(), variables);
+            throw Execution.become(program, argv.get(), variables);
         }
-        throw new AssertionError();
+        throw standIn(jobRoot, program, argv.get(), variables);
     }
 
     /**
      * Where the job root listens that is to be the program's parent; null when this process is to become the program. Ranks that a
      * launcher starts side by side share memory and pipes, it keeps their lines to the launcher, and an ordinary user's are saved
-     * in a user namespace of his.
+     * in a user namespace of his. So may the commands that several processes of other hosts run on this one.
      */
     private Path jobRoot(final Path agent) {
-        return Rights.ordinary() || severalRanks() || environment.containsKey(PMI_SOCKET) ? JobRoot.socket(agent.getParent()) : null;
+        return Rights.ordinary() || severalRanks() || environment.containsKey(PMI_SOCKET)
+                || environment.containsKey(RemoteShell.PLACE) ? JobRoot.socket(agent.getParent()) : null;
     }
 
     /** @return the pid of the topmost process of the job root; 0 when root can't have one, and does without */
@@ -139,7 +138,7 @@ final class LaunchCommand extends CliCommand {
         }
     }
 
-    private static void standIn(final Path jobRoot, final Path program, final List<String> argv,
+    private static CommandException standIn(final Path jobRoot, final Path program, final List<String> argv,
             final List<String> newEnvironment) throws CommandException {
         final List<String> command;
         try {
@@ -150,7 +149,7 @@ final class LaunchCommand extends CliCommand {
         final Path executable = Path.of(command.getFirst());
         command.add(program.toAbsolutePath().toString());
         command.addAll(argv);
-        become(executable, command, newEnvironment);
+        return Execution.become(executable, command, newEnvironment);
     }
 
     /** What a launcher keeps for its ranks behind PMIx nobody can ask it for, and no image of the ranks has it. */
@@ -221,6 +220,11 @@ final class LaunchCommand extends CliCommand {
         // UCX measures time by the TSC, which nothing can set back at a restart, and over UD takes a peer for dead that has not
         // acknowledged for 30 s. It has no word for "never"; this is three years.
         e.putIfAbsent("UCX_UD_TIMEOUT", "100000000s");
+        try {
+            Launchers.useRemoteShell(e, RemoteShell.client().toString());
+        } catch (CheckpointException x) {
+            throw new CommandException("launch: " + x.getMessage());
+        }
         // Else the JVM in the rank takes the application's SIGUSR2.
         e.put("_JAVA_SR_SIGNUM", "40");
         return e;
@@ -269,34 +273,5 @@ final class LaunchCommand extends CliCommand {
             throw new CommandException("the leader of this session is outside of this pid namespace and no session of its"
                     + " own can be had (" + e.getMessage() + "); start it by: setsid --wait shadowverbs launch ...");
         }
-    }
-
-    private static void become(final Path program, final List<String> argv, final List<String> newEnvironment)
-            throws CommandException {
-        final long mask = originalSignalMask();
-        System.out.flush();
-        System.err.flush();
-        int errno = Libc.exec(program, argv, newEnvironment, mask);
-        if (errno == ENOEXEC) { // a script without #! is for the shell, as execvp(3) has it
-            final List<String> shell = new ArrayList<>(List.of("/bin/sh", program.toString()));
-            shell.addAll(argv.subList(1, argv.size()));
-            errno = Libc.exec(Path.of("/bin/sh"), shell, newEnvironment, mask);
-        }
-        throw new CommandException(program + " can't be executed: errno " + errno, 126);
-    }
-
-    /** The launcher's first thread never enters the JVM, so its mask is still what this process was started with. */
-    private static long originalSignalMask() throws CommandException {
-        try {
-            for (final String line : Files.readAllLines(
-                    Path.of("/proc/self/task/" + ProcessHandle.current().pid() + "/status"))) {
-                if (line.startsWith("SigBlk:")) {
-                    return Long.parseUnsignedLong(line.substring(7).strip(), 16);
-                }
-            }
-        } catch (IOException e) {
-            throw new CommandException("/proc can't be read: " + e.getMessage());
-        }
-        return 0;
     }
 }

@@ -17,7 +17,7 @@ public final class Main {
     static final String VERSION = "shadowverbs " + Main.class.getPackage().getImplementationVersion();
     private static final int WIDTH = 100;
     /** In the order of the help. */
-    private static final List<String> COMMANDS = List.of("launch", "checkpoint", "restart", "job", "status", "list", "kill", "quit",
+    private static final List<String> COMMANDS = List.of("launch", "checkpoint", "restart", "job", "rsh", "status", "list", "kill", "quit",
             "coordinator", "agent", "doctor", "demo", "bench", "help");
 
     private Main() {
@@ -45,7 +45,8 @@ public final class Main {
         final CliCommand root = new RootCommand();
         final CommandLine line = new CommandLine(root.complete().name("shadowverbs"));
         commands.forEach(name -> line.addSubcommand(name, new CommandLine(command(name, environment).complete())
-                .setStopAtPositional(List.of("launch", "job").contains(name)))); // what follows the program is for the program
+                .setUnmatchedOptionsArePositionalParams("rsh".equals(name)) // those of ssh
+                .setStopAtPositional(List.of("launch", "job", "rsh").contains(name)))); // what follows the program is for the program
         return line.setExpandAtFiles(false)
                 .setOverwrittenOptionsAllowed(true)
                 .setUsageHelpWidth(WIDTH)
@@ -64,6 +65,7 @@ public final class Main {
             case "checkpoint" -> RemoteCommand.checkpoint(environment);
             case "restart" -> new RestartCommand(environment);
             case "job" -> new JobCommand(environment);
+            case "rsh" -> new RshCommand(environment);
             case "status" -> RemoteCommand.status(environment);
             case "list" -> new ListCommand(environment);
             case "kill" -> RemoteCommand.kill(environment);

@@ -380,7 +380,7 @@ final class Sharing {
         if (others == null) {
             final Set<Long> pids = outside().getOrDefault(peer, Set.of());
             if (pids.contains(ProcessHandle.current().pid())) {
-                // Only the top of a tree has one now, for as long as an answer takes: pmi-agent.c.
+                // For as long as an answer takes: the top of a tree (pmi-agent.c), or a remote shell (rsh.c).
                 passing.add(new Finding(subject(holder), "asks its agent", ""));
                 return;
             }

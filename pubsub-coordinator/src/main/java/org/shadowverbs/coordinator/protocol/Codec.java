@@ -15,7 +15,7 @@ import java.util.Map;
  * Whatever the bytes are, decoding ends with a message or a {@link ProtocolException}.
  */
 public final class Codec {
-    private static final int LEGS = 5;
+    private static final int LEGS = 6;
 
     private Codec() {
     }
@@ -100,7 +100,8 @@ public final class Codec {
             case 1 -> LaunchMessages.TYPES;
             case 2 -> HostMessages.TYPES;
             case 3 -> RestartMessages.TYPES;
-            default -> PmiMessages.TYPES;
+            case 4 -> PmiMessages.TYPES;
+            default -> ShellMessages.TYPES;
         };
     }
 }

@@ -45,6 +45,10 @@ public final class FrameType {
     public static final byte PMI_STATE = 34;
     public static final byte PMI_NEWS = 35;
 
+    // rsh <-> agent
+    public static final byte ASK_SHELL = 36;
+    public static final byte SHELL_ANSWER = 37;
+
     // agent <-> coordinator
     public static final byte AGENT_HELLO = 40;
     public static final byte AGENT_WELCOME = 41;
@@ -70,6 +74,8 @@ public final class FrameType {
     public static final byte INSPECT = 70;
     public static final byte INSPECTED = 71;
     public static final byte SAY = 72;
+    public static final byte START_SHELL = 73;
+    public static final byte SHELL_FAILED = 74;
 
     // command line <-> coordinator
     public static final byte COMMAND = 60;

@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.server;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.StandardSocketOptions;
 import java.nio.channels.ServerSocketChannel;
@@ -11,8 +12,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
@@ -75,6 +78,8 @@ public final class Coordinator implements AutoCloseable {
     private final AtomicBoolean closed = new AtomicBoolean();
     private final CountDownLatch ended = new CountDownLatch(1);
     private final Acceptor acceptor;
+    /** By the addresses at which it listens besides; guarded by this map. */
+    private final Map<String, Acceptor> more = new LinkedHashMap<>();
     private final Object stateFile = new Object();
     private boolean periodic;
 
@@ -120,7 +125,11 @@ public final class Coordinator implements AutoCloseable {
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
+        job.onOtherHosts(this::reachableAt);
         acceptor.open();
+        for (final String address : before == null ? Set.<String>of() : before.addresses()) {
+            listenAt(address);
+        }
         schedule(options.interval());
         if (options.portFile() != null) {
             final Path temporary = options.portFile().resolveSibling("." + options.portFile().getFileName() + ".tmp");
@@ -190,6 +199,54 @@ public final class Coordinator implements AutoCloseable {
                 restarts.serve(join, channel);
             }
             default -> throw new ProtocolException("a connection begins with message type " + first.type());
+        }
+    }
+
+    /**
+     * For agents of other hosts. A coordinator that nobody told where to listen does so at the loopback, as most jobs are on one
+     * host, and begins to listen at one of its host's addresses when it is first needed there.
+     */
+    private String reachableAt(final String address) throws IOException {
+        if (!InetAddress.getByName(options.address()).isLoopbackAddress()) {
+            return "";
+        }
+        listenAt(address);
+        Thread.ofVirtual().start(this::saveState); // whoever calls this holds the job's lock
+        return address;
+    }
+
+    private void listenAt(final String address) throws IOException {
+        synchronized (more) {
+            if (closed.get() || more.containsKey(address)) {
+                return;
+            }
+            final ServerSocketChannel listener = ServerSocketChannel.open();
+            try {
+                listener.setOption(StandardSocketOptions.SO_REUSEADDR, true);
+                listener.bind(new InetSocketAddress(address, port), 128);
+            } catch (IOException | RuntimeException e) {
+                listener.close();
+                throw new IOException("port " + port + " of " + address + ": " + e.getMessage(), e);
+            }
+            final Acceptor another = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
+            more.put(address, another);
+            another.open();
+        }
+        log.add("listens also at " + address + ", for agents of other hosts");
+    }
+
+    private void closeAcceptors() throws IOException {
+        acceptor.close();
+        synchronized (more) {
+            for (final Acceptor another : more.values()) {
+                another.close();
+            }
+        }
+    }
+
+    private Set<String> addresses() {
+        synchronized (more) {
+            return Set.copyOf(more.keySet());
         }
     }
 
@@ -385,7 +442,7 @@ public final class Coordinator implements AutoCloseable {
                         job.locked(() -> job.agents().stream().map(AgentSession::id).toList()));
                 if (!closed.get()) {
                     new JobState(job.name(), epoch.number(), job.lineage().last(),
-                            job.lineage().restartedFrom(), ids).write(runDirectory);
+                            job.lineage().restartedFrom(), ids, addresses()).write(runDirectory);
                 }
             } catch (IOException e) {
                 log.add("the job's state could not be written: " + e);
@@ -482,7 +539,7 @@ public final class Coordinator implements AutoCloseable {
 
     private void end() {
         try {
-            acceptor.close();
+            closeAcceptors();
             synchronized (stateFile) {
                 JobState.remove(runDirectory);
             }
@@ -497,7 +554,7 @@ public final class Coordinator implements AutoCloseable {
     void crash() {
         closed.set(true);
         try {
-            acceptor.close();
+            closeAcceptors();
             acceptor.join();
         } catch (IOException | InterruptedException e) {
             log.add("at the crash: " + e);

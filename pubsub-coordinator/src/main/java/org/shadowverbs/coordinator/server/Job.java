@@ -44,6 +44,8 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Notify;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
+import org.shadowverbs.coordinator.protocol.ShellMessages.ShellFailed;
+import org.shadowverbs.coordinator.protocol.ShellMessages.StartShell;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
@@ -69,6 +71,7 @@ final class Job {
     private String restartProblem = "";
     private Consequence consequence = hello -> { };
     private Runnable whenJoined = () -> { };
+    private Shells shells = new Shells(address -> "");
     /** The last that was asked. */
     private Inspection inspection;
 
@@ -91,6 +94,11 @@ final class Job {
     /** @param listener is told when a program or a rank has come */
     void onJoined(final Runnable listener) {
         whenJoined = listener;
+    }
+
+    /** @param reachable is asked when an agent is to come from another host */
+    void onOtherHosts(final Shells.Reachable reachable) {
+        shells = new Shells(reachable);
     }
 
     /** Answers are for this one from now on. */
@@ -213,6 +221,8 @@ final class Job {
                 case Thawed m -> epoch.stepAnswered(from, "THAW", m.epoch(), m);
                 case Released m -> epoch.stepAnswered(from, "RELEASE", m.epoch(), m);
                 case PmiState m -> pmi(from, m);
+                case StartShell m -> shells.start(from, m, members.agents());
+                case ShellFailed m -> Shells.failed(m, members.agents());
                 case StepProgress m -> epoch.stepGoesOn(from, m);
                 case StepFailed m -> {
                     log.add(m.step() + " failed on host " + from.host() + ": " + m.reason());

@@ -8,15 +8,16 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.Properties;
 import java.util.Set;
 
 /**
  * What a coordinator that is started anew after a crash finds of the one before it: the job's name, the epoch, the
- * checkpoints that it comes from, the agents that will come again. A coordinator that ends in order removes it.
+ * checkpoints that it comes from, the agents that will come again, and where else it listened for them. A coordinator that ends in order removes it.
  */
-record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, Set<String> agents) {
+record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, Set<String> agents, Set<String> addresses) {
     private static final String NAME = "job.properties";
     private static final String TEMPORARY = ".tmp";
 
@@ -24,19 +25,19 @@ record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom,
         final Properties p = new Properties();
         try {
             p.load(new StringReader(Files.readString(runDirectory.resolve(NAME))));
-            final Set<String> agents = new LinkedHashSet<>();
-            for (final String agent : p.getProperty("agents", "").split(" ")) {
-                if (!agent.isEmpty()) {
-                    agents.add(agent);
-                }
-            }
             return new JobState(p.getProperty("job", ""), number(p, "epoch"), number(p, "last-checkpoint"),
-                    number(p, "restarted-from"), agents);
+                    number(p, "restarted-from"), words(p, "agents"), words(p, "addresses"));
         } catch (NoSuchFileException e) {
             return null;
         } catch (IllegalArgumentException e) {
             throw new IOException(runDirectory.resolve(NAME) + " is damaged; remove it to begin a new job", e);
         }
+    }
+
+    private static Set<String> words(final Properties p, final String key) {
+        final Set<String> words = new LinkedHashSet<>(Arrays.asList(p.getProperty(key, "").split(" ")));
+        words.remove("");
+        return words;
     }
 
     private static long number(final Properties p, final String key) {
@@ -49,7 +50,8 @@ record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom,
         try {
             Files.writeString(temporary,
                     "job=" + job + "\nepoch=" + epoch + "\nlast-checkpoint=" + lastCheckpoint
-                            + "\nrestarted-from=" + restartedFrom + "\nagents=" + String.join(" ", agents) + "\n");
+                            + "\nrestarted-from=" + restartedFrom + "\nagents=" + String.join(" ", agents) + "\naddresses="
+                            + String.join(" ", addresses) + "\n");
             Files.move(temporary, runDirectory.resolve(NAME), StandardCopyOption.ATOMIC_MOVE,
                     StandardCopyOption.REPLACE_EXISTING);
         } finally {

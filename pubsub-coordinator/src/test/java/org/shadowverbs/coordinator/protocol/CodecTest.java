@@ -33,7 +33,7 @@ import org.junit.jupiter.api.Test;
 /** Every message, filled at random, comes back as it was; bytes that are no message end in a ProtocolException. */
 class CodecTest {
     private static final List<Class<?>> MESSAGES = Stream.of(RankMessages.class, LaunchMessages.class,
-            HostMessages.class, RestartMessages.class, PmiMessages.class).flatMap(c -> Arrays.stream(c.getDeclaredClasses()))
+            HostMessages.class, RestartMessages.class, PmiMessages.class, ShellMessages.class).flatMap(c -> Arrays.stream(c.getDeclaredClasses()))
             .filter(Message.class::isAssignableFrom).toList();
 
     @Provide
@@ -163,11 +163,16 @@ class CodecTest {
 
     /** What says some of the messages in C. */
     @Test
-    void theJobRootSpeaksTheSameVersion() throws IOException {
-        final String source = Files.readString(Path.of("../native/restore-init/pmi-agent.c"));
-        for (final String line : List.of("VERSION " + FrameType.VERSION, "PMI_STATE " + FrameType.PMI_STATE,
-                "PMI_NEWS " + FrameType.PMI_NEWS)) {
-            assertTrue(source.lines().anyMatch(l -> l.split("\\s*/\\*")[0].strip().equals("#define " + line)), line);
-        }
+    void programsOfATreeSpeakTheSameVersion() throws IOException {
+        assertDefines("agent-frame.h", "PROTOCOL_VERSION", FrameType.VERSION);
+        assertDefines("pmi-agent.c", "PMI_STATE", FrameType.PMI_STATE);
+        assertDefines("pmi-agent.c", "PMI_NEWS", FrameType.PMI_NEWS);
+        assertDefines("rsh.c", "ASK_SHELL", FrameType.ASK_SHELL);
+        assertDefines("rsh.c", "SHELL_ANSWER", FrameType.SHELL_ANSWER);
+    }
+
+    private static void assertDefines(final String file, final String name, final int value) throws IOException {
+        final String source = Files.readString(Path.of("../native/restore-init", file));
+        assertTrue(source.lines().anyMatch(line -> line.matches("#define " + name + "\\s+" + value + "(\\s.*)?")), name + " " + value);
     }
 }
