@@ -16,9 +16,14 @@
  * answered with "error TEXT"; then nothing is held.
  *
  * A socket that has a filter of its program's own keeps that one and is not held.
+ *
+ * An end that hears nothing from the other end while both are held must not take that for its death, however long it takes to save
+ * the job. So it does not ask (SO_KEEPALIVE), and has all the patience that there is (TCP_USER_TIMEOUT). An image has the former as it
+ * is then: "alive INODE" before "held" says which sockets ask else.
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -35,6 +40,9 @@
 struct taken {
 	int fd;
 	bool held;
+	bool asks;			/* SO_KEEPALIVE */
+	int patience;			/* TCP_USER_TIMEOUT, in milliseconds; 0: the system's */
+	unsigned long inode;
 };
 
 static struct taken *sockets;
@@ -44,9 +52,18 @@ static void release(void)
 {
 	int unused = 0;
 
-	for (size_t i = 0; i < nsockets; i++)
-		if (sockets[i].held)
-			setsockopt(sockets[i].fd, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+	for (size_t i = 0; i < nsockets; i++) {
+		struct taken *socket = &sockets[i];
+		int on = 1;
+
+		if (!socket->held)
+			continue;
+		setsockopt(socket->fd, SOL_SOCKET, SO_DETACH_FILTER, &unused, sizeof(unused));
+		if (socket->asks)
+			setsockopt(socket->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		if (socket->patience)
+			setsockopt(socket->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &socket->patience, sizeof(socket->patience));
+	}
 }
 
 static _Noreturn void fail(const char *what)
@@ -77,7 +94,7 @@ static void take(const char *line)
 	pidfd = syscall(SYS_pidfd_open, pid, 0);
 	if (pidfd < 0)
 		fail(what);
-	sockets[nsockets] = (struct taken){ .fd = syscall(SYS_pidfd_getfd, pidfd, fd, 0) };
+	sockets[nsockets] = (struct taken){ .fd = syscall(SYS_pidfd_getfd, pidfd, fd, 0), .inode = inode };
 	close(pidfd);
 	if (sockets[nsockets].fd < 0)
 		fail(what);
@@ -88,22 +105,40 @@ static void take(const char *line)
 	nsockets++;
 }
 
-static void hold(void)
+/* Returns whether it is held. */
+static bool hold_one(struct taken *socket)
 {
 	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
 	struct sock_fprog program = { .len = 1, .filter = &nothing };
+	const int off = 0, endless = INT_MAX;
+	socklen_t size = 0;
+	int asks = 0;
+
+	if (!getsockopt(socket->fd, SOL_SOCKET, SO_GET_FILTER, NULL, &size) && size)
+		return false;
+	if (setsockopt(socket->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
+		fail("SO_ATTACH_FILTER");
+	socket->held = true;
+	size = sizeof(asks);
+	if (getsockopt(socket->fd, SOL_SOCKET, SO_KEEPALIVE, &asks, &size) ||
+	    (asks && setsockopt(socket->fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof(off))))
+		fail("SO_KEEPALIVE");
+	socket->asks = asks;
+	size = sizeof(socket->patience);
+	if (getsockopt(socket->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &socket->patience, &size) ||
+	    (socket->patience && setsockopt(socket->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &endless, sizeof(endless))))
+		fail("TCP_USER_TIMEOUT");
+	if (asks)
+		printf("alive %lu\n", socket->inode);
+	return true;
+}
+
+static void hold(void)
+{
 	size_t held = 0;
 
-	for (size_t i = 0; i < nsockets; i++) {
-		socklen_t instructions = 0;
-
-		if (!getsockopt(sockets[i].fd, SOL_SOCKET, SO_GET_FILTER, NULL, &instructions) && instructions)
-			continue;
-		if (setsockopt(sockets[i].fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
-			fail("SO_ATTACH_FILTER");
-		sockets[i].held = true;
-		held++;
-	}
+	for (size_t i = 0; i < nsockets; i++)
+		held += hold_one(&sockets[i]);
 	printf("held %zu\n", held);
 }
 

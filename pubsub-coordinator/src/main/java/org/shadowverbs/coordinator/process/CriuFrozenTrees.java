@@ -295,8 +295,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         final List<OutputFile> outputs = UserFiles.outputs(still, folder);
         return new TreeImage(
                 tree.name(), name, processes(still, shared), ImageFiles.seal(folder, threads, request.progress()), outputs,
-                UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still), dumpNanos,
-                null);
+                UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still),
+                tcp == null ? List.of() : tcp.alive(), dumpNanos, null);
     }
 
     /** The tree as CRIU has saved it, which may have other processes and files than when it was looked at. */

@@ -195,7 +195,7 @@ final class CriuRestore {
                 }
             }
         }
-        SocketImages.move(saved, moves(tree), folder.resolve(SocketImages.FILES));
+        SocketImages.move(saved, moves(tree), Set.copyOf(tree.alive()), folder.resolve(SocketImages.FILES));
         return folder;
     }
 

@@ -14,6 +14,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import java.util.stream.IntStream;
 
 /**
@@ -38,6 +39,7 @@ final class SocketImages {
     private static final int FILE_SOCKET = 4;
 
     // inet_sk_entry
+    private static final int SOCKET_INODE = 2;
     private static final int SOCKET_FAMILY = 3;
     private static final int SOCKET_PROTOCOL = 5;
     private static final int SOCKET_STATE = 6;
@@ -49,6 +51,7 @@ final class SocketImages {
 
     // sk_opts_entry
     private static final int OPTION_FILTER = 16;
+    private static final int OPTION_KEEPALIVE = 19;
     /** The one instruction that tcp-hold.c attaches: return 0. CRIU writes it as one number, with the code on top. */
     private static final List<Long> DROP_ALL = List.of(0x06L << 48);
 
@@ -62,21 +65,21 @@ final class SocketImages {
     }
 
     /**
-     * Writes the image of open files anew, with sockets where they are to be, and without the filters by which their connections
-     * were held.
+     * Writes the image of open files anew, with sockets where they are to be, and without what held their connections.
      *
      * @param images what CRIU has written
+     * @param alive inodes of sockets that ask whether the other end is alive, which they did not while they were held
      * @param target the file to write
      * @throws IOException if the image can't be read, or is one that this does not know
      */
-    static void move(final Path images, final SocketMoves moves, final Path target) throws IOException {
+    static void move(final Path images, final SocketMoves moves, final Set<Long> alive, final Path target) throws IOException {
         checkVersion(images);
         final ByteBuffer image = read(images.resolve(FILES), IMAGE_MAGIC, FILES_MAGIC);
         final ByteArrayOutputStream out = new ByteArrayOutputStream(image.capacity());
         out.write(image.array(), 0, image.position());
         while (image.hasRemaining()) {
             final byte[] entry = next(image, images.resolve(FILES));
-            final byte[] moved = entry(UnknownFieldSet.parseFrom(entry), moves);
+            final byte[] moved = entry(UnknownFieldSet.parseFrom(entry), moves, alive);
             out.write(ByteBuffer.allocate(Integer.BYTES).order(ByteOrder.LITTLE_ENDIAN).putInt(moved.length).array());
             out.write(moved);
         }
@@ -114,16 +117,17 @@ final class SocketImages {
         return entry;
     }
 
-    private static byte[] entry(final UnknownFieldSet entry, final SocketMoves moves) throws IOException {
+    private static byte[] entry(final UnknownFieldSet entry, final SocketMoves moves, final Set<Long> alive) throws IOException {
         if (!entry.hasField(FILE_SOCKET)) {
             return entry.toByteArray();
         }
         final UnknownFieldSet.Builder changed = UnknownFieldSet.newBuilder(entry);
-        set(changed, FILE_SOCKET, message(socket(message(entry, FILE_SOCKET), moves)));
+        set(changed, FILE_SOCKET, message(socket(message(entry, FILE_SOCKET), moves, alive)));
         return changed.build().toByteArray();
     }
 
-    private static UnknownFieldSet socket(final UnknownFieldSet socket, final SocketMoves moves) throws IOException {
+    private static UnknownFieldSet socket(final UnknownFieldSet socket, final SocketMoves moves, final Set<Long> alive)
+            throws IOException {
         final String local = address(socket, SOCKET_SOURCE);
         final String remote = address(socket, SOCKET_DESTINATION);
         final int localPort = (int) number(socket, SOCKET_SOURCE_PORT);
@@ -144,9 +148,18 @@ final class SocketImages {
             set(changed, SOCKET_DESTINATION, address(socket, moved.remoteAddress()));
             set(changed, SOCKET_DESTINATION_PORT, number(moved.remotePort()));
         }
-        final UnknownFieldSet options = message(socket, SOCKET_OPTIONS);
+        set(changed, SOCKET_OPTIONS, message(options(message(socket, SOCKET_OPTIONS), alive.contains(number(socket, SOCKET_INODE)))));
+        return changed.build();
+    }
+
+    /** As they were before the connection was held. */
+    private static UnknownFieldSet options(final UnknownFieldSet options, final boolean alive) {
+        final UnknownFieldSet.Builder changed = UnknownFieldSet.newBuilder(options);
         if (options.getField(OPTION_FILTER).getFixed64List().equals(DROP_ALL)) {
-            set(changed, SOCKET_OPTIONS, message(UnknownFieldSet.newBuilder(options).clearField(OPTION_FILTER).build()));
+            changed.clearField(OPTION_FILTER);
+        }
+        if (alive) {
+            set(changed, OPTION_KEEPALIVE, number(1));
         }
         return changed.build();
     }

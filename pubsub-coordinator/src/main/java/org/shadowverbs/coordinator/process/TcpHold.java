@@ -5,6 +5,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -15,8 +16,10 @@ import java.util.concurrent.TimeoutException;
 final class TcpHold implements AutoCloseable {
     private static final String PROGRAM = "shadowverbs-tcp-hold";
     private static final long ANSWER_SECONDS = 20;
+    private static final String ALIVE = "alive ";
 
     private final Process process;
+    private final List<Long> alive = new ArrayList<>();
 
     /**
      * A socket.
@@ -51,6 +54,11 @@ final class TcpHold implements AutoCloseable {
         return hold;
     }
 
+    /** The inodes of those that ask whether the other end is alive, and do not now: an image has them as they are now. */
+    List<Long> alive() {
+        return alive;
+    }
+
     /** Their processes are to be killed, and the ends of their connections are to be told to nobody. */
     void drop() throws IOException, CheckpointException, InterruptedException {
         ask("drop\n", "dropped");
@@ -62,7 +70,7 @@ final class TcpHold implements AutoCloseable {
         final CompletableFuture<String> answer = new CompletableFuture<>();
         Thread.ofVirtual().start(() -> {
             try {
-                answer.complete(answers.readLine());
+                answer.complete(answer(answers));
             } catch (final IOException e) {
                 answer.completeExceptionally(e);
             }
@@ -84,6 +92,15 @@ final class TcpHold implements AutoCloseable {
         if (line == null || !line.startsWith(expected)) {
             throw new CheckpointException("TCP connections could not be held: " + (line == null ? PROGRAM + " has ended" : line));
         }
+    }
+
+    private String answer(final BufferedReader answers) throws IOException {
+        String line = answers.readLine();
+        while (line != null && line.startsWith(ALIVE)) {
+            alive.add(Long.parseLong(line.substring(ALIVE.length())));
+            line = answers.readLine();
+        }
+        return line;
     }
 
     /** Lets them go on. */

@@ -15,6 +15,7 @@ import java.util.List;
  * @param shellJob    whether its session leader or terminal is outside the tree
  * @param connections its ends of open TCP connections
  * @param listeners   its TCP sockets that listen; none in images of versions that did not say
+ * @param alive       inodes of TCP sockets that ask whether the other end is alive, which the image does not say of them
  * @param dumpNanos   time to dump it
  * @param clocks      what its processes saw when all trees had been saved; null in images in which CRIU has kept its own reading
  */
@@ -28,10 +29,12 @@ public record TreeImage(
         boolean shellJob,
         List<TcpConnection> connections,
         List<TcpListener> listeners,
+        List<Long> alive,
         long dumpNanos,
         Clocks clocks) {
     public TreeImage {
         listeners = listeners == null ? List.of() : listeners;
+        alive = alive == null ? List.of() : alive;
     }
 
     /**
@@ -64,6 +67,6 @@ public record TreeImage(
 
     TreeImage goingOnFrom(final Clocks then) {
         return new TreeImage(name, directory, processes, files, outputs, mapped, shellJob, connections, listeners,
-                dumpNanos, then);
+                alive, dumpNanos, then);
     }
 }

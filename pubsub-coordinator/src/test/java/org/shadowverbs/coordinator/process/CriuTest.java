@@ -551,7 +551,7 @@ final class CriuTest {
         final HostImages elsewhere = new HostImages(saved.implementation(), saved.host(), saved.kernel(), saved.cpuModel(),
                 saved.cpuFlags(), saved.trees().stream().map(tree -> new TreeImage(tree.name(), tree.directory(),
                         tree.processes(), tree.files(), tree.outputs(), tree.mapped(), tree.shellJob(), tree.connections(),
-                        tree.listeners(), tree.dumpNanos(), tree.clocks().plus(later))).toList(),
+                        tree.listeners(), tree.alive(), tree.dumpNanos(), tree.clocks().plus(later))).toList(),
                 saved.bytes(), saved.freezeNanos(), saved.saveNanos());
         final Clocks now = Clocks.now();
         final Clocks ahead = Clocks.offsets(restore(directory, elsewhere).hostPids().get("rank 0"));

@@ -16,6 +16,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -100,7 +101,7 @@ class SocketImagesTest {
 
     private static UnknownFieldSet socket(final int family, final int protocol, final String local, final int localPort,
             final String remote, final int remotePort, final UnknownFieldSet options) throws IOException {
-        return message(4, all(varint(1, 77), varint(3, family), varint(5, protocol), varint(6, 1), varint(7, localPort),
+        return message(4, all(varint(1, 77), varint(2, 99), varint(3, family), varint(5, protocol), varint(6, 1), varint(7, localPort),
                 varint(8, remotePort), address(11, local), address(12, remote), message(14, options), varint(999, 5)));
     }
 
@@ -114,7 +115,7 @@ class SocketImagesTest {
 
     private byte[] moved(final SocketMoves moves) throws IOException {
         final Path to = folder.resolve("moved.img");
-        SocketImages.move(folder, moves, to);
+        SocketImages.move(folder, moves, Set.of(88L), to);
         return Files.readAllBytes(to);
     }
 
@@ -138,6 +139,19 @@ class SocketImagesTest {
         final byte[] moved = moved(SocketMoves.NONE);
         assertArrayEquals(expected(entry(socket(INET, TCP, "10.0.0.1", 1, "10.0.0.2", 2, OPTIONS)),
                 entry(socket(INET, TCP, "10.0.0.1", 3, "10.0.0.2", 4, own))), moved);
+    }
+
+    @Test
+    void oneThatAskedWhetherTheOtherEndIsAliveAsksAgain() throws IOException {
+        final UnknownFieldSet silent = all(OPTIONS, varint(19, 0));
+        final UnknownFieldSet socket = socket(INET, TCP, "10.0.0.1", 1, "10.0.0.2", 2, silent);
+        final UnknownFieldSet asks = UnknownFieldSet.newBuilder(UnknownFieldSet.parseFrom(
+                socket.getField(4).getLengthDelimitedList().getFirst())).clearField(2).mergeFrom(varint(2, 88)).build();
+        files(entry(socket), entry(message(4, asks)));
+        final byte[] moved = moved(SocketMoves.NONE);
+        final UnknownFieldSet asking = UnknownFieldSet.newBuilder(asks).clearField(14).mergeFrom(message(14, all(OPTIONS,
+                varint(19, 1)))).build();
+        assertArrayEquals(expected(entry(socket), entry(message(4, asking))), moved);
     }
 
     @Test
