@@ -49,6 +49,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.JobHistory;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiNews;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
@@ -106,8 +107,8 @@ public final class Agent implements AutoCloseable {
     private volatile HostGate gate;
     /** Where processes that are restored look for their agent. */
     private List<Path> launchedAt = List.of();
-    /** Whether it brings ranks of a checkpoint, or did. */
-    private final boolean restores;
+    /** Of the checkpoint whose ranks it brings, or brought; else empty. */
+    private final Map<String, String> restartSettings;
 
     /**
      * Opens the socket and begins to connect to the coordinator.
@@ -139,7 +140,9 @@ public final class Agent implements AutoCloseable {
         programs = new LaunchedPrograms(lock, options, log, coordinator);
         ranks = new LocalRanks(lock, options, log, coordinator, programs, fetched, closed::get);
         inspector = new Inspector(checkpointer, ranks, programs);
-        restores = manifest != null;
+        restartSettings = manifest == null ? Map.of() : Map.of(AgentHello.BACKEND, options.backend(), JobHistory.SETTING,
+                new JobHistory(manifest.history().ranMillis(), manifest.history().failures(), !manifest.killed(),
+                        manifest.millis()).text());
         if (manifest != null) {
             restored = true;
             job = manifest.job();
@@ -219,9 +222,7 @@ public final class Agent implements AutoCloseable {
 
     private Map<String, String> settings() {
         final Map<String, String> settings = new HashMap<>(programs.settings());
-        if (restores) {
-            settings.put(AgentHello.BACKEND, options.backend());
-        }
+        settings.putAll(restartSettings);
         return settings;
     }
 
@@ -340,7 +341,7 @@ public final class Agent implements AutoCloseable {
     private void thaw(final Thaw m) {
         if (m.outcome().equals("restored")) {
             mayRestore.complete(null);
-            if (!restores) {
+            if (restartSettings.isEmpty()) {
                 coordinator.send(new Thawed(m.epoch()));
             }
             return; // restore() answers it once the ranks have their verdict

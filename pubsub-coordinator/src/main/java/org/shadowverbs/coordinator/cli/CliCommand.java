@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.cli;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.concurrent.Callable;
 import java.util.function.Supplier;
 import picocli.CommandLine.ITypeConverter;
@@ -85,9 +86,17 @@ abstract class CliCommand implements Callable<Integer> {
                 .converters(text -> number(text, least, most)));
     }
 
+    /** Null when it is not given. @param check returns the value, or throws what goes behind the name of the option */
+    final Supplier<String> checked(final List<String> names, final String label, final ITypeConverter<String> check,
+            final String description) {
+        return add(value(names, label, description).type(String.class).initialValue(null).converters(check));
+    }
+
     /** Null when it is not given. */
-    final Supplier<Integer> interval() {
-        return number(List.of("-i", "--interval"), "SECONDS", 1, 1_000_000_000, null, "checkpoint the job every so often");
+    final Supplier<Double> decimal(final String name, final String label, final double least, final double most,
+            final String description) {
+        final ITypeConverter<Double> check = text -> decimal(text, least, most);
+        return add(value(List.of(name), label, description).type(Double.class).initialValue(null).converters(check));
     }
 
     /** One of two; null when it is not given. */
@@ -145,6 +154,18 @@ abstract class CliCommand implements Callable<Integer> {
             throw new TypeConversionException("takes a number, not \"" + text + '"');
         }
         throw new TypeConversionException("takes a number from " + least + " to " + most + ", not " + text);
+    }
+
+    private static double decimal(final String text, final double least, final double most) {
+        try {
+            final double d = Double.parseDouble(text);
+            if (d >= least && d <= most) {
+                return d;
+            }
+        } catch (NumberFormatException e) {
+            throw new TypeConversionException("takes a number, not \"" + text + '"');
+        }
+        throw new TypeConversionException(String.format(Locale.ROOT, "takes a number from %.4g to %.7g, not %s", least, most, text));
     }
 
     @Override

@@ -5,7 +5,6 @@ import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.net.InetAddress;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
@@ -28,7 +27,7 @@ final class CoordinatorCommand extends CliCommand {
     private final Supplier<Boolean> background = flag("--daemon", "in the background; returns when it is ready");
     private final Supplier<Boolean> exitOnLast = flag("--exit-on-last", "end with the last program of the job");
     private final Supplier<Path> ckptdir = checkpointDirectory();
-    private final Supplier<Integer> interval = interval();
+    private final IntervalOptions interval = new IntervalOptions(this);
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, 2,
             "how many checkpoints of the job are kept (2), beside the one that it was restarted from");
     private final Supplier<Integer> deadline = number(List.of("--deadline"), "SECONDS", 1, 86_400, 60,
@@ -59,7 +58,7 @@ final class CoordinatorCommand extends CliCommand {
         }
     }
 
-    private int serve() throws IOException, InterruptedException {
+    private int serve() throws CommandException, IOException, InterruptedException {
         final Path root = RunDirectory.root(environment);
         // On other hosts nobody could read it: a job of several hosts has one when the user gives it.
         final boolean made = JobSecret.given(environment).isEmpty()
@@ -68,7 +67,7 @@ final class CoordinatorCommand extends CliCommand {
         try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(address.get(), port.get(),
                 portFile.get() == null ? null : portFile.get().toAbsolutePath(), root,
                 CheckpointDirectory.of(ckptdir.get(), environment),
-                Duration.ofSeconds(interval.get() == null ? 0 : interval.get()), keep.get(),
+                interval.interval(), keep.get(),
                 exitOnLast.get(), secret, deadline.get(), recover.get()), this::store)) {
             if (made) {
                 JobSecret.keep(coordinator.runDirectory(), secret);

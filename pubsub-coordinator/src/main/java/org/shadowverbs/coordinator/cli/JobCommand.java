@@ -41,7 +41,7 @@ final class JobCommand extends CliCommand {
 
     private final Map<String, String> environment;
     private final Supplier<Path> ckptdir = checkpointDirectory();
-    private final Supplier<Integer> interval = interval();
+    private final IntervalOptions interval = new IntervalOptions(this);
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, null,
             "how many checkpoints of the job are kept (2)");
     private final Supplier<Boolean> requeue = flag("--requeue", "have Slurm queue this batch job again once it is saved");
@@ -165,9 +165,7 @@ final class JobCommand extends CliCommand {
         if (severalHosts) {
             flags.addAll(List.of("--address", "0.0.0.0"));
         }
-        if (interval.get() != null) {
-            flags.addAll(List.of("-i", interval.get().toString()));
-        }
+        flags.addAll(interval.flags());
         if (keep.get() != null) {
             flags.addAll(List.of("--keep", keep.get().toString()));
         }

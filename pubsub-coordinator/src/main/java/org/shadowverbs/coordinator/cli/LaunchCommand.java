@@ -43,7 +43,7 @@ final class LaunchCommand extends CliCommand {
 
     private final Map<String, String> environment;
     private final AddressOptions coordinator = new AddressOptions(this);
-    private final Supplier<Integer> interval = interval();
+    private final IntervalOptions interval = new IntervalOptions(this);
     private final Supplier<Path> ckptdir = checkpointDirectory();
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, null,
             "how many checkpoints of the job are kept (2)");
@@ -70,9 +70,7 @@ final class LaunchCommand extends CliCommand {
         if (ckptdir.get() != null || !coordinatorRuns(address)) {
             settings.put("ckptdir", CheckpointDirectory.of(ckptdir.get(), environment).toString());
         }
-        if (interval.get() != null) {
-            settings.put("interval", interval.get().toString());
-        }
+        settings.putAll(interval.settings());
         if (keep.get() != null) {
             settings.put("keep", keep.get().toString());
         }

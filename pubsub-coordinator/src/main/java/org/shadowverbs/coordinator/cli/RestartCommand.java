@@ -43,7 +43,7 @@ final class RestartCommand extends CliCommand {
 
     private final Map<String, String> environment;
     private final AddressOptions coordinator = new AddressOptions(this);
-    private final Supplier<Integer> interval = interval();
+    private final IntervalOptions interval = new IntervalOptions(this);
     private final Backends backends = new Backends(this, "the one that the job had", "what the job had");
     private final Supplier<Integer> hosts = number(List.of("--hosts"), "N", 1, 1_000_000, 1, "this is one of N hosts that share"
             + " the job; restart is run on each, with the same -h and -p, and waits for the others");
@@ -265,9 +265,7 @@ final class RestartCommand extends CliCommand {
         }
         final List<String> flags = new ArrayList<>(List.of("--exit-on-last", "--ckptdir",
                 folder.getParent().toString()));
-        if (interval.get() != null) {
-            flags.addAll(List.of("-i", interval.get().toString()));
-        }
+        flags.addAll(interval.flags());
         final boolean free = CoordinatorClient.ping(wanted).isEmpty();
         final Path errors = RunDirectory.make(RunDirectory.root(environment), free ? wanted.port() : 0)
                 .resolve("coordinator.err");

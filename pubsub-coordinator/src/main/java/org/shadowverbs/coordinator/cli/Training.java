@@ -20,6 +20,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Result;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.server.Coordinator;
 import org.shadowverbs.coordinator.server.CoordinatorOptions;
+import org.shadowverbs.coordinator.server.Interval;
 import org.shadowverbs.coordinator.store.ChronicleStore;
 
 /**
@@ -56,7 +57,7 @@ final class Training {
     private static void coordinatorAndAgent(final Path root)
             throws IOException, InterruptedException, CommandException {
         try (Coordinator coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root, root,
-                Duration.ZERO, 2, false, "", 10, false), run -> open(run.resolve("published.map")))) {
+                Interval.NONE, 2, false, "", 10, false), run -> open(run.resolve("published.map")))) {
             final Path run = coordinator.runDirectory();
             try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
                     RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), List.of()), new Criu(),
@@ -98,7 +99,7 @@ final class Training {
         final Path place = CheckpointFolder.begin(root, "training", 1).commit(new Manifest(Manifest.SCHEMA, "training",
                 1, 0L, null, "", false, 0, Map.of("SAVE", 1L), 1, 0,
                 List.of(ManifestFile.hostPart(ManifestFile.toJson(part))),
-                List.of(), ""));
+                List.of(), Manifest.History.NONE, ""));
         ManifestFile.read(place);
     }
 

@@ -25,17 +25,30 @@ import org.shadowverbs.coordinator.process.TreeImage;
  * @param bytes size of all images
  * @param hosts one part for each host of the job
  * @param needs what its ranks have used of their devices; none in checkpoints of versions that did not say
+ * @param history of the job until then; none in checkpoints of versions that did not say
  * @param checksum SHA-256 of this file's text with 64 zeros in place of the checksum
  */
 public record Manifest(int schema, String job, long epoch, Long parent, String backend, String created, boolean killed,
         long millis, Map<String, Long> phaseMillis, int ranks, long bytes, List<HostPart> hosts, List<Needs> needs,
-        String checksum) {
-    public static final int SCHEMA = 3;
+        History history, String checksum) {
+    public static final int SCHEMA = 4;
     /** The oldest that is read, too. */
     static final int OLDEST = 1;
 
     public Manifest {
         needs = needs == null ? List.of() : needs;
+        history = history == null ? History.NONE : history;
+    }
+
+    /**
+     * What the job has been through.
+     *
+     * @param ranMillis how long its programs had run, through all restarts
+     * @param failures how often it had been restarted from a checkpoint that was not made to end it
+     */
+    public record History(long ranMillis, int failures) {
+        /** Of a job that has just begun, or of which nothing is known. */
+        public static final History NONE = new History(0, 0);
     }
 
     /**

@@ -34,7 +34,8 @@ public final class ManifestFile {
     /** Writes it into the folder and makes it durable. Any checksum that the record has is replaced. */
     public static void write(final Path folder, final Manifest m) throws IOException {
         final String blank = JSON.writeValueAsString(new Manifest(m.schema(), m.job(), m.epoch(), m.parent(), m.backend(),
-                m.created(), m.killed(), m.millis(), m.phaseMillis(), m.ranks(), m.bytes(), m.hosts(), m.needs(), NO_CHECKSUM)) + "\n";
+                m.created(), m.killed(), m.millis(), m.phaseMillis(), m.ranks(), m.bytes(), m.hosts(), m.needs(), m.history(),
+                NO_CHECKSUM)) + "\n";
         final String text = blank.replace(NO_CHECKSUM, sha256(blank));
         try (FileChannel out = FileChannel.open(folder.resolve(NAME),
                 Set.of(StandardOpenOption.CREATE_NEW, StandardOpenOption.WRITE), PrivateFiles.FILE)) {

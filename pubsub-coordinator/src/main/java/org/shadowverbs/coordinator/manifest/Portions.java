@@ -51,7 +51,8 @@ public final class Portions {
                 manifest.backend(), manifest.created(), manifest.killed(),
                 manifest.millis(), manifest.phaseMillis(), hosts.stream().mapToInt(h -> h.ranks().size()).sum(),
                 hosts.stream().mapToLong(h -> h.images().bytes()).sum(), hosts,
-                manifest.needs().stream().filter(n -> numbers.contains(n.rank())).toList(), manifest.checksum());
+                manifest.needs().stream().filter(n -> numbers.contains(n.rank())).toList(), manifest.history(),
+                manifest.checksum());
     }
 
     private static Manifest.HostPart only(final Manifest.HostPart part, final Set<TreeImage> trees) {

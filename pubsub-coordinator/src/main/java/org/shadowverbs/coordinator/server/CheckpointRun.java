@@ -47,6 +47,8 @@ final class CheckpointRun {
 
     private final Map<String, Long> phaseNanos = new LinkedHashMap<>();
     private long began;
+    /** When the first gate closed. */
+    private long closed;
     /** Of the epoch that this checkpoint is; 0 before it has begun. */
     private long number;
     private int ranks;
@@ -59,11 +61,12 @@ final class CheckpointRun {
      * What has become of it.
      *
      * @param folder null when there is no new checkpoint
+     * @param stoppedNanos from the first gate closed to the last one opened; 0 when there is no new checkpoint, or it ended the job
      * @param problem why there is none, or what is not as it was although there is one; may be empty
      * @param late lines about ranks that were waited for on the way back longer than the deadline
      */
     record Outcome(Path folder, long epoch, int ranks, int rounds, long bytes, Map<String, Long> phaseNanos,
-            long totalNanos, String problem, List<String> late) {
+            long totalNanos, long stoppedNanos, String problem, List<String> late) {
     }
 
     CheckpointRun(final Job job, final Path directory, final int keep, final boolean kill, final Report report) {
@@ -86,7 +89,7 @@ final class CheckpointRun {
                     continue;
                 }
                 job.log().add("checkpoint of epoch " + number + " failed: " + e.getMessage());
-                return outcome(null, e.getMessage());
+                return outcome(null, 0, e.getMessage());
             }
         }
     }
@@ -105,6 +108,7 @@ final class CheckpointRun {
             told = true;
             epoch.tellBegun(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill))));
             exchange(Phase.ANNOUNCE);
+            closed = System.nanoTime();
             exchange(Phase.CLOSE);
             exchange(Phase.PAIRED);
             drain();
@@ -252,7 +256,8 @@ final class CheckpointRun {
             folder.commit(new Manifest(Manifest.SCHEMA, job.name(), number, job.lineage().last(),
                     job.setting(AgentHello.BACKEND, Verdict.SAME_BACKEND),
                     Instant.now().truncatedTo(ChronoUnit.SECONDS).toString(), kill,
-                    (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, epoch.needs(), ""));
+                    (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, epoch.needs(),
+                    new Manifest.History(job.history().ran().toMillis(), job.history().failures()), ""));
         } catch (IOException | RuntimeException e) {
             throw new Stopped("COMMIT failed: " + e, false);
         }
@@ -280,15 +285,16 @@ final class CheckpointRun {
             problem = e.getMessage();
         }
         phaseDone("KILL", start, "");
-        return outcome(folder.place(), problem);
+        return outcome(folder.place(), 0, problem);
     }
 
     /** The checkpoint is safe: thaw, and every rank opens its devices again. */
     private Outcome resume() {
         final long start = System.nanoTime();
         final String problem = thawAndReattach("resumed", "", true);
+        final long stopped = System.nanoTime() - closed;
         phaseDone("REATTACH", start, ranksDone());
-        return outcome(folder.place(), problem);
+        return outcome(folder.place(), stopped, problem);
     }
 
     /** No checkpoint comes of it: what was written is removed and the job runs on as before. */
@@ -372,8 +378,8 @@ final class CheckpointRun {
         }
     }
 
-    private Outcome outcome(final Path place, final String problem) {
+    private Outcome outcome(final Path place, final long stopped, final String problem) {
         return new Outcome(place, number, ranks, rounds, bytes, new LinkedHashMap<>(phaseNanos),
-                System.nanoTime() - began, problem, List.copyOf(late));
+                System.nanoTime() - began, stopped, problem, List.copyOf(late));
     }
 }

@@ -21,6 +21,7 @@ final class CommandSession {
 
     private static final int SIGTERM = 15;
     private static final int SIGKILL = 9;
+    private static final double HOUR = 3600;
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Coordinator coordinator;
@@ -74,6 +75,7 @@ final class CommandSession {
         json.put("image_bytes", o.bytes());
         json.put("drain_rounds", o.rounds());
         json.put("checkpoint_ms", o.totalNanos() / 1e6);
+        json.put("stopped_ms", o.stoppedNanos() == 0 ? null : o.stoppedNanos() / 1e6);
         json.put("drain_ms", o.phaseNanos().getOrDefault("DRAIN", 0L) / 1e6);
         final Map<String, Object> phases = new LinkedHashMap<>();
         o.phaseNanos().forEach((phase, nanos) -> phases.put(phase.toLowerCase(Locale.ROOT), nanos / 1e6));
@@ -117,6 +119,7 @@ final class CommandSession {
 
     private void status() throws IOException {
         final List<String> lines = new ArrayList<>();
+        final PeriodicCheckpoints.Plan plan = coordinator.periodic().plan();
         final Map<String, Object> json = job.locked(() -> {
             final Map<String, Object> o = new LinkedHashMap<>();
             o.put("schema", JSON_SCHEMA);
@@ -159,6 +162,10 @@ final class CommandSession {
             } else if (last != null) {
                 last.all().forEach(reason -> lines.add("no checkpoint could be made at " + last.at() + ": " + reason));
             }
+            o.put("interval", interval(plan));
+            if (plan.period() != null) {
+                lines.add(text(plan));
+            }
             if (!job.restartProblem().isEmpty()) {
                 lines.add("the restart: " + job.restartProblem());
             }
@@ -167,6 +174,29 @@ final class CommandSession {
             return o;
         });
         channel.write(new Result(0, String.join("\n", lines), JSON.writeValueAsString(json)));
+    }
+
+    /** Null when none are made. */
+    private Map<String, Object> interval(final PeriodicCheckpoints.Plan plan) {
+        return plan.period() == null ? null : ordered("automatic", plan.interval().automatic(), "seconds", plan.period().toNanos() / 1e9,
+                "cost_seconds", plan.cost() == null ? null : plan.cost().toNanos() / 1e9,
+                "mtbf_hours", plan.mtbf().toSeconds() / HOUR, "mtbf_given", plan.interval().mtbf().isPositive(),
+                "failures", job.history().failures(), "ran_hours", job.history().ran().toSeconds() / HOUR);
+    }
+
+    private String text(final PeriodicCheckpoints.Plan plan) {
+        final String every = String.format(Locale.ROOT, "a checkpoint every %.0f s", plan.period().toNanos() / 1e9);
+        if (!plan.interval().automatic()) {
+            return every;
+        }
+        if (plan.cost() == null) {
+            return String.format(Locale.ROOT, "the first checkpoint after %.0f s, to learn what it costs", plan.period().toNanos() / 1e9);
+        }
+        final int failures = job.history().failures();
+        return every + ": it stops the programs for " + Sizes.seconds(plan.cost().toNanos())
+                + String.format(Locale.ROOT, ", and a failure is expected every %.1f h (", plan.mtbf().toSeconds() / HOUR)
+                + (plan.interval().mtbf().isPositive() ? "given)" : String.format(Locale.ROOT, "%d seen in %.1f h)", failures,
+                        job.history().ran().toSeconds() / HOUR));
     }
 
     /** Keys and values in turn. */

@@ -20,7 +20,6 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
-import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -40,6 +39,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
+import org.shadowverbs.coordinator.protocol.JobHistory;
 import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
@@ -66,6 +66,7 @@ public final class Coordinator implements AutoCloseable {
     private final Epoch epoch;
     private final Restarts restarts;
     private final Inspections inspections;
+    private final PeriodicCheckpoints periodic;
     private final JobState before;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("conductor").factory());
@@ -81,7 +82,6 @@ public final class Coordinator implements AutoCloseable {
     /** By the addresses at which it listens besides; guarded by this map. */
     private final Map<String, Acceptor> more = new LinkedHashMap<>();
     private final Object stateFile = new Object();
-    private boolean periodic;
 
     /**
      * Binds the port and begins to listen.
@@ -116,12 +116,16 @@ public final class Coordinator implements AutoCloseable {
         store = openStore.apply(runDirectory);
         job = new Job(before == null ? newName() : before.job(), before == null ? 0 : before.epoch(),
                 before == null ? new Lineage(0, 0) : new Lineage(before.lastCheckpoint(), before.restartedFrom()),
+                new FailureHistory(System::nanoTime, Duration.ofMillis(before == null ? 0 : before.ranMillis()),
+                        before == null ? 0 : before.failures()),
                 options.deadlineSeconds(), clock, store, log, this::lastHasEnded);
         epoch = job.epoch();
         job.onMembersArrived(this::membersArrived);
         restarts = new Restarts(job, timer);
         inspections = new Inspections(job, this::checkpointDirectory, timer);
         job.onJoined(inspections::changed);
+        periodic = new PeriodicCheckpoints(timer, conductor, job, System::nanoTime,
+                () -> checkpoint(false, line -> log.add("periodic checkpoint: " + line)));
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
@@ -130,7 +134,7 @@ public final class Coordinator implements AutoCloseable {
         for (final String address : before == null ? Set.<String>of() : before.addresses()) {
             listenAt(address);
         }
-        schedule(options.interval());
+        periodic.begin(options.interval());
         if (options.portFile() != null) {
             final Path temporary = options.portFile().resolveSibling("." + options.portFile().getFileName() + ".tmp");
             Files.writeString(temporary, port + "\n");
@@ -268,14 +272,14 @@ public final class Coordinator implements AutoCloseable {
         }
         final AgentSession session = job.agentJoined(hello, channel);
         saveState();
-        schedule(interval());
+        periodic.begin(interval());
         String why = "it closed the connection";
         try {
             for (;;) {
                 final Message message = channel.read();
                 job.handle(session, message);
                 if (message instanceof TreeState) {
-                    schedule(interval()); // a launch may ask for one
+                    periodic.begin(interval()); // a launch may ask for one
                 }
             }
         } catch (EOFException e) {
@@ -339,10 +343,24 @@ public final class Coordinator implements AutoCloseable {
         log.add(problem.isEmpty() ? "job " + job.name() + " is restored, epoch " + epoch.number()
                 : "restart of epoch " + epoch.number() + ": " + problem);
         job.restartProblem(problem);
+        if (problem.isEmpty()) {
+            tellHistory();
+        }
         restarts.end(problem);
         tellRestarts(problem);
         job.endEpoch();
         saveState();
+    }
+
+    /** What the restart's manifest says; those of a job that began with an older version say nothing. */
+    private void tellHistory() {
+        final String saved = job.setting(JobHistory.SETTING, "");
+        if (!saved.isEmpty()) {
+            final JobHistory history = JobHistory.of(saved);
+            job.history().restarted(history);
+            periodic.restarted(Duration.ofMillis(history.costMillis()));
+        }
+        periodic.begin(interval());
     }
 
     /** They wait for it, and end what they have restored when it did not come back as a whole. */
@@ -390,6 +408,7 @@ public final class Coordinator implements AutoCloseable {
         final Path directory = checkpointDirectory();
         final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
         final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, kill, report).run();
+        periodic.made(outcome);
         saveState();
         return outcome;
     }
@@ -403,35 +422,14 @@ public final class Coordinator implements AutoCloseable {
         return inspections;
     }
 
-    private Duration interval() {
-        final String seconds = job.setting("interval", "");
-        return seconds.isEmpty() ? options.interval() : Duration.ofSeconds(Long.parseLong(seconds));
+    /** When periodic checkpoints are made. */
+    PeriodicCheckpoints periodic() {
+        return periodic;
     }
 
-    /** Checkpoints are made at this interval from now on; once they are, another one changes nothing. Zero: none. */
-    private synchronized void schedule(final Duration interval) {
-        if (interval.isZero() || periodic) {
-            return;
-        }
-        periodic = true;
-        next(interval);
-    }
-
-    /** The timer's thread only begins it: it has agents to give up that are lost meanwhile. */
-    private void next(final Duration interval) {
-        try {
-            timer.schedule(() -> conductor.execute(() -> {
-                try {
-                    checkpoint(false, line -> log.add("periodic checkpoint: " + line));
-                } catch (RuntimeException e) {
-                    log.add("periodic checkpoint failed: " + e);
-                } finally {
-                    next(interval);
-                }
-            }), interval.toMillis(), TimeUnit.MILLISECONDS);
-        } catch (RejectedExecutionException e) {
-            return; // the coordinator ends
-        }
+    private Interval interval() {
+        final String asked = job.setting(Interval.SETTING, "");
+        return asked.isEmpty() ? options.interval() : Interval.of(asked, job.setting(Interval.MTBF_SETTING, ""));
     }
 
     /** Who comes last writes what is true then: agents join at the same time. */
@@ -442,7 +440,8 @@ public final class Coordinator implements AutoCloseable {
                         job.locked(() -> job.agents().stream().map(AgentSession::id).toList()));
                 if (!closed.get()) {
                     new JobState(job.name(), epoch.number(), job.lineage().last(),
-                            job.lineage().restartedFrom(), ids, addresses()).write(runDirectory);
+                            job.lineage().restartedFrom(), job.history().ran().toMillis(), job.history().failures(), ids,
+                            addresses()).write(runDirectory);
                 }
             } catch (IOException e) {
                 log.add("the job's state could not be written: " + e);

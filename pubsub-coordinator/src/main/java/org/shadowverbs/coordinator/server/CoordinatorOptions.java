@@ -2,7 +2,6 @@
 package org.shadowverbs.coordinator.server;
 
 import java.nio.file.Path;
-import java.time.Duration;
 
 /**
  * How a coordinator runs.
@@ -12,7 +11,7 @@ import java.time.Duration;
  * @param portFile where the port is written to once it listens; null: nowhere
  * @param runRoot the run directory is the folder in it named by the port
  * @param checkpointDirectory for launches that name none
- * @param interval between periodic checkpoints; zero: none
+ * @param interval of periodic checkpoints, unless a launch asks for another
  * @param keep how many checkpoints of the job are kept
  * @param exitOnLast end when the last program of the job has ended
  * @param secret what every peer must show; empty: nothing
@@ -20,6 +19,6 @@ import java.time.Duration;
  * @param recover go on with the job of a coordinator that was lost; else what it left behind is dropped
  */
 public record CoordinatorOptions(String address, int port, Path portFile, Path runRoot, Path checkpointDirectory,
-        Duration interval, int keep, boolean exitOnLast, String secret, int deadlineSeconds,
+        Interval interval, int keep, boolean exitOnLast, String secret, int deadlineSeconds,
         boolean recover) {
 }

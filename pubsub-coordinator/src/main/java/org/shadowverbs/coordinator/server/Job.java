@@ -65,6 +65,7 @@ final class Job {
     private final PmiSpaces pmi = new PmiSpaces();
     private final Epoch epoch;
     private final Lineage lineage;
+    private final FailureHistory history;
 
     private final Map<String, String> settings = new LinkedHashMap<>();
     private String name;
@@ -80,10 +81,11 @@ final class Job {
         void membersArrived(AgentHello hello);
     }
 
-    Job(final String name, final long epoch, final Lineage lineage, final int deadlineSeconds, final LongSupplier clock,
-            final PublishedStore store, final EventLog log, final Runnable whenEmpty) {
+    Job(final String name, final long epoch, final Lineage lineage, final FailureHistory history, final int deadlineSeconds,
+            final LongSupplier clock, final PublishedStore store, final EventLog log, final Runnable whenEmpty) {
         this.name = name;
         this.lineage = lineage;
+        this.history = history;
         this.log = log;
         this.whenEmpty = whenEmpty;
         published = new Published(store);
@@ -124,6 +126,7 @@ final class Job {
                             + hello.host() + " belongs to job " + hello.job());
                 }
                 name = hello.job();
+                history.forget();
             }
             session = new AgentSession(hello, channel);
             epoch.atLeast(hello.epoch(), hello.attempt());
@@ -133,6 +136,9 @@ final class Job {
             }
             settings.putAll(hello.settings());
             members.joined(session, hello);
+            if (!hello.restored() && !(hello.trees().isEmpty() && hello.members().isEmpty())) {
+                history.runs();
+            }
             // What is left of them on its host it has found.
             endWithoutAgent(rank -> rank.agent.host().equals(session.host()) && !session.trees.containsKey(rank.tree));
             inEpoch = hello.restored()
@@ -251,6 +257,7 @@ final class Job {
         if (m.alive()) {
             members.launched(from, m.tree());
             settings.putAll(m.settings());
+            history.runs();
             whenJoined.run();
             log.add("launched on host " + from.host() + ": pid " + m.tree().hostPid() + " "
                     + String.join(" ", m.tree().argv()));
@@ -377,6 +384,15 @@ final class Job {
 
     Lineage lineage() {
         return lineage;
+    }
+
+    FailureHistory history() {
+        return history;
+    }
+
+    /** Whether no program of it runs here. */
+    boolean isIdle() {
+        return locked(() -> members.ranks().isEmpty() && members.agents().stream().allMatch(a -> a.trees.isEmpty()));
     }
 
     /** Nothing goes on in it any more. */

@@ -15,9 +15,11 @@ import java.util.Set;
 
 /**
  * What a coordinator that is started anew after a crash finds of the one before it: the job's name, the epoch, the
- * checkpoints that it comes from, the agents that will come again, and where else it listened for them. A coordinator that ends in order removes it.
+ * checkpoints that it comes from, its history, the agents that will come again, and where else it listened for them. A
+ * coordinator that ends in order removes it.
  */
-record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, Set<String> agents, Set<String> addresses) {
+record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, long ranMillis, int failures, Set<String> agents,
+        Set<String> addresses) {
     private static final String NAME = "job.properties";
     private static final String TEMPORARY = ".tmp";
 
@@ -26,7 +28,8 @@ record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom,
         try {
             p.load(new StringReader(Files.readString(runDirectory.resolve(NAME))));
             return new JobState(p.getProperty("job", ""), number(p, "epoch"), number(p, "last-checkpoint"),
-                    number(p, "restarted-from"), words(p, "agents"), words(p, "addresses"));
+                    number(p, "restarted-from"), number(p, "ran-ms"), (int) number(p, "failures"), words(p, "agents"),
+                    words(p, "addresses"));
         } catch (NoSuchFileException e) {
             return null;
         } catch (IllegalArgumentException e) {
@@ -50,8 +53,8 @@ record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom,
         try {
             Files.writeString(temporary,
                     "job=" + job + "\nepoch=" + epoch + "\nlast-checkpoint=" + lastCheckpoint
-                            + "\nrestarted-from=" + restartedFrom + "\nagents=" + String.join(" ", agents) + "\naddresses="
-                            + String.join(" ", addresses) + "\n");
+                            + "\nrestarted-from=" + restartedFrom + "\nran-ms=" + ranMillis + "\nfailures=" + failures
+                            + "\nagents=" + String.join(" ", agents) + "\naddresses=" + String.join(" ", addresses) + "\n");
             Files.move(temporary, runDirectory.resolve(NAME), StandardCopyOption.ATOMIC_MOVE,
                     StandardCopyOption.REPLACE_EXISTING);
         } finally {

@@ -40,7 +40,7 @@ final class BackendsTest {
             final String backend) throws UsageException {
         final Manifest manifest = new Manifest(Manifest.SCHEMA, "job", 1, 0L, saved.isEmpty() ? null : saved, "", false, 0,
                 Map.of(), 2, 0, List.of(), List.of(new Needs(0, "shadow0", infiniband, Map.of(), Map.of()),
-                        new Needs(1, "tcp0", false, Map.of(), Map.of())), "");
+                        new Needs(1, "tcp0", false, Map.of(), Map.of())), null, "");
         final Backends backends = parsed(options);
         assertEquals(backend, backends.ofRestart(backends.ofRestart(), manifest));
     }

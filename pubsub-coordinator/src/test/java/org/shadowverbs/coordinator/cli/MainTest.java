@@ -79,6 +79,11 @@ class MainTest {
         "launch --fast true, unknown option --fast",
         "launch -i, -i needs a value",
         "launch -i soon true, '-i takes a number, not \"soon\"'",
+        "launch -i auto --mtbf 0 true, '--mtbf takes a number from 0.0002778 to 1000000, not 0'",
+        "launch -i auto --mtbf NaN true, '--mtbf takes a number from'",
+        "launch -i auto --mtbf often true, '--mtbf takes a number, not \"often\"'",
+        "launch --mtbf 3 true, 'launch: --mtbf is for -i auto'",
+        "coordinator -i 60 --mtbf 3, 'coordinator: --mtbf is for -i auto'",
         "launch -i 0 true, '-i takes a number from 1'",
         "launch -p 99999 true, '-p takes a number from 1 to 65535, not 99999'",
         "launch --backend mlx5 true, '--backend takes hca or ib2tcp, not mlx5'",
@@ -147,7 +152,7 @@ class MainTest {
         args.addAll(1, List.of("-h", "127.0.0.2", "--port", Integer.toString(port)));
         if (command.startsWith("restart")) {
             args.add(CheckpointFolder.begin(directory, "job", 1).commit(new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", false,
-                    0, Map.of(), 1, 0, List.of(), List.of(), "")).toString());
+                    0, Map.of(), 1, 0, List.of(), List.of(), null, "")).toString());
         }
         final Ran ran = run(environment(), args.toArray(new String[0]));
         assertEquals(1, ran.status());
@@ -210,7 +215,7 @@ class MainTest {
     @Test
     void whatTheDeviceDoesNotHaveIsSaidBeforeAnythingIsRestored() throws Exception {
         final Path folder = CheckpointFolder.begin(directory, "job", 1).commit(new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", false,
-                0, Map.of(), 1, 0, List.of(), List.of(new Needs(3, "mlx5_0", true, Map.of("max_sge", 30L, "phys_port_cnt", 2L), Map.of())), ""));
+                0, Map.of(), 1, 0, List.of(), List.of(new Needs(3, "mlx5_0", true, Map.of("max_sge", 30L, "phys_port_cnt", 2L), Map.of())), null, ""));
         final Ran ran = run(environment(), "restart", "--backend", "ib2tcp", folder.toString());
         assertEquals(1, ran.status());
         oneLine(ran, "restart: rank 3: phys_port_cnt 2 was used on device mlx5_0, and ib2tcp has 1");

@@ -34,7 +34,8 @@ class ManifestFileTest {
                         List.of(new Manifest.TreePart(76, "rank 0", List.of("prog", "ä ö"), "/tmp", "/run/agent.sock", "there")),
                         images, List.of(new Manifest.Origin("there", List.of(new Manifest.OriginAddress("eth0", "10.0.0.1",
                                 "10.0.0.2")), List.of(new Manifest.OriginPort(80, 81)))))),
-                List.of(new Needs(0, "mlx5_0", true, Map.of("max_sge", 30L), Map.of("max_sge", 32L))), "");
+                List.of(new Needs(0, "mlx5_0", true, Map.of("max_sge", 30L), Map.of("max_sge", 32L))),
+                new Manifest.History(3_600_000, 2), "");
     }
 
     private CheckpointFolder begin(final String job, final long epoch) throws IOException {
@@ -49,6 +50,7 @@ class ManifestFileTest {
         final Manifest back = ManifestFile.read(place);
         assertEquals(manifest("job", 1).hosts(), back.hosts());
         assertEquals(manifest("job", 1).needs(), back.needs());
+        assertEquals(manifest("job", 1).history(), back.history());
         assertEquals(64, back.checksum().length());
     }
 

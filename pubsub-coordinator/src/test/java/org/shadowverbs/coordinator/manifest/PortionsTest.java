@@ -37,7 +37,8 @@ class PortionsTest {
     }
 
     private static Manifest manifest(final Manifest.HostPart... hosts) {
-        return new Manifest(Manifest.SCHEMA, "job", 3, 2L, "same", "now", false, 1, Map.of(), 4, 4000, List.of(hosts), List.of(), "sum");
+        return new Manifest(Manifest.SCHEMA, "job", 3, 2L, "same", "now", false, 1, Map.of(), 4, 4000, List.of(hosts), List.of(),
+                new Manifest.History(5, 6), "sum");
     }
 
     private static List<List<Integer>> ranks(final List<Manifest.HostPart> portions) {

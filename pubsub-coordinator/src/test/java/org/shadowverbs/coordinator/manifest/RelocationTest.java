@@ -48,7 +48,7 @@ class RelocationTest {
     }
 
     private static Manifest manifest(final List<Manifest.HostPart> hosts) {
-        return new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", true, 0, Map.of(), 0, 0, hosts, List.of(), "");
+        return new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", true, 0, Map.of(), 0, 0, hosts, List.of(), null, "");
     }
 
     /** A server on one host with a client on another, both of which listen at the same port. */

@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Set;
@@ -94,7 +93,7 @@ final class CheckpointPropertyTest {
 
     private static final class Trial {
         private final AtomicLong now = new AtomicLong();
-        private final TestJob job = new TestJob(DEADLINE_SECONDS, Duration.ZERO, now::get);
+        private final TestJob job = new TestJob(DEADLINE_SECONDS, Interval.NONE, now::get);
         private final List<GatedRank> ranks = new CopyOnWriteArrayList<>();
         private final List<Accident> accidents;
         private final Set<Accident> happened = ConcurrentHashMap.newKeySet();

@@ -827,7 +827,7 @@ class CheckpointRunTest {
     /** It gives up agents that are lost, and a periodic checkpoint may wait for one. */
     @Test
     void theTimerIsFreeWhileAPeriodicCheckpointGoesOn() throws Exception {
-        try (TestJob periodic = new TestJob(20, Duration.ofMillis(1))) {
+        try (TestJob periodic = new TestJob(20, Interval.every(Duration.ofMillis(1)))) {
             periodic.images.saveMayEnd = new CompletableFuture<>();
             periodic.images.saveBegun = new CompletableFuture<>();
             final TestRank a = periodic.rank("a");

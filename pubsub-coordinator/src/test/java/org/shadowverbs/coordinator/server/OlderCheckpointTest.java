@@ -8,7 +8,6 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -36,10 +35,13 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.JobHistory;
 
 /** A job that is restarted from a checkpoint that was not its last one. Its program has no rank. */
 @Timeout(120)
 class OlderCheckpointTest {
+    private static final long HOUR_MILLIS = 3_600_000;
+
     @TempDir
     Path root;
 
@@ -61,13 +63,14 @@ class OlderCheckpointTest {
 
     private void start(final int port, final boolean recover) throws IOException {
         coordinator = new Coordinator(new CoordinatorOptions("localhost", port, null, root.resolve("run"),
-                root.resolve("checkpoints"), Duration.ZERO, 2, false, "", 20, recover), run -> new TestStore());
+                root.resolve("checkpoints"), Interval.NONE, 2, false, "", 20, recover), run -> new TestStore());
     }
 
     private void join(final long epoch, final boolean restored) throws Exception {
         agent = FrameChannel.connect(new InetSocketAddress("localhost", coordinator.port()), 5_000);
         agent.write(new AgentHello(FrameType.VERSION, "", "id", "host", 1, "job", epoch, 0, restored, List.of(),
-                List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of(), List.of()));
+                List.of(new Tree(1, List.of("program"), "/")),
+                restored ? Map.of(JobHistory.SETTING, new JobHistory(HOUR_MILLIS, 1, true, 500).text()) : Map.of(), List.of(), List.of()));
         assertTrue(agent.read() instanceof AgentWelcome);
         final FrameChannel now = agent;
         final CountDownLatch back = new CountDownLatch(restored ? 1 : 0);
@@ -124,6 +127,8 @@ class OlderCheckpointTest {
         final Manifest first = checkpoint();
         assertEquals(4, first.epoch());
         assertEquals(2, first.parent());
+        assertEquals(2, first.history().failures());
+        assertTrue(first.history().ranMillis() >= HOUR_MILLIS);
         assertEquals(List.of("ckpt-job-2", "ckpt-job-4", "latest"), folders());
         assertEquals(4, checkpoint().parent());
         assertEquals(List.of("ckpt-job-2", "ckpt-job-4", "ckpt-job-5", "latest"), folders());
@@ -133,7 +138,10 @@ class OlderCheckpointTest {
         coordinator.crash();
         start(port, true);
         join(5, false);
-        assertEquals(5, checkpoint().parent());
+        final Manifest next = checkpoint();
+        assertEquals(5, next.parent());
+        assertEquals(2, next.history().failures());
+        assertTrue(next.history().ranMillis() >= HOUR_MILLIS);
         assertEquals(List.of("ckpt-job-2", "ckpt-job-5", "ckpt-job-6", "latest"), folders());
         end();
 

@@ -6,7 +6,6 @@ import java.io.UncheckedIOException;
 import java.nio.file.DirectoryNotEmptyException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
@@ -30,21 +29,20 @@ final class TestJob implements AutoCloseable {
     /** The agent's. */
     final TestStore fetched = new TestStore();
     Agent agent;
-    private final Duration interval;
+    private final Interval interval;
     private final LongSupplier clock;
     Coordinator coordinator;
 
     TestJob(final int deadlineSeconds) throws Exception {
-        this(deadlineSeconds, Duration.ZERO, System::nanoTime);
+        this(deadlineSeconds, Interval.NONE, System::nanoTime);
     }
 
-    /** @param interval of periodic checkpoints; zero: none */
-    TestJob(final int deadlineSeconds, final Duration interval) throws Exception {
+    TestJob(final int deadlineSeconds, final Interval interval) throws Exception {
         this(deadlineSeconds, interval, System::nanoTime);
     }
 
     /** @param clock tells the time of the deadlines of checkpoints */
-    TestJob(final int deadlineSeconds, final Duration interval, final LongSupplier clock) throws Exception {
+    TestJob(final int deadlineSeconds, final Interval interval, final LongSupplier clock) throws Exception {
         this.interval = interval;
         this.clock = clock;
         root = Files.createTempDirectory("sv-test");
