@@ -7,13 +7,30 @@
  * comes in. From then on no byte and no acknowledgement is taken in, and what the other end sends meanwhile stays in its
  * queue. It does not matter in which order hosts do this: what one end has acknowledged the other end has.
  *
- * Commands come as lines on stdin, answers go to stdout:
- *   take PID FD INODE     the socket that process PID has as descriptor FD; a descriptor that is another one by now is an error
- *   hold                  filters are attached to all that were taken; answer: held COUNT
- *   drop                  from now on the end of the sockets is not told to anybody: their processes are to be killed, and
- *                         come back elsewhere; answer: dropped
- * The end of stdin takes the filters away again, and so does the death of the process that started this one. An error is
- * answered with "error TEXT"; then nothing is held.
+ * A connection that no program has accepted yet can be in no image: the kernel alone has it, and cannot be given it back. So it
+ * is accepted here, to learn what its client has sent. When all is over its client's end makes it again (tcp-again.c), and it
+ * waits in the listener's queue as before.
+ *
+ * Commands come as lines on stdin, answers go to stdout. DATA is hexadecimal, or "-" when there is none.
+ *   take PID FD INODE           the socket that process PID has as descriptor FD; a descriptor that is another one by now is an
+ *                               error
+ *   listen PID FD INODE ROOM    the same of one that listens; its queue is to have room for so many connections
+ *   hold                        filters are attached to all that were taken, and what waits is accepted; answer: a line for each,
+ *                                 waits NUMBER LOCAL PORT REMOTE PORT SEQUENCE FINISHED DATA
+ *                               with the sequence number that is expected next, whether the client's end of data has come (1, 0)
+ *                               and what was read; then: held COUNT
+ *   passed NUMBER               the client of the one with that number is going to make it again
+ *   again PID FD INODE SEQUENCE DATA
+ *                               the connection of this socket is to be made again; its other end has had DATA, and expected
+ *                               SEQUENCE next ("-": nothing has come there)
+ *   closed LOCAL PORT REMOTE PORT DATA
+ *                               likewise, of a socket that its program has closed: the ends as the client has them
+ *   check                       answer: ready, when all commands before have been understood
+ *   drop                        from now on the end of the sockets is not told to anybody: their processes are to be killed, and
+ *                               come back elsewhere; answer: dropped
+ * At the end of stdin the filters are taken away, and the connections made again; answer: released, and before it a line "error
+ * TEXT" for each one that could not be. The death of the process that started this one is the end of stdin, too. At any other
+ * time an error is answered with "error TEXT", and ends it all in the same way.
  *
  * A socket that has a filter of its program's own keeps that one and is not held.
  *
@@ -22,12 +39,14 @@
  * is then: "alive INODE" before "held" says which sockets ask else.
  */
 #define _GNU_SOURCE
+#include "tcp-hold.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdbool.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,8 +56,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+/* Of linux/tcp.h, which cannot be included beside netinet/tcp.h: repair mode ends without a probe of the other end's window. */
+#define REPAIR_OFF_QUIETLY (-1)
+
 struct taken {
 	int fd;
+	bool listens;
 	bool held;
 	bool asks;			/* SO_KEEPALIVE */
 	int patience;			/* TCP_USER_TIMEOUT, in milliseconds; 0: the system's */
@@ -47,6 +70,7 @@ struct taken {
 
 static struct taken *sockets;
 static size_t nsockets;
+static bool dropped;
 
 static void release(void)
 {
@@ -64,62 +88,141 @@ static void release(void)
 		if (socket->patience)
 			setsockopt(socket->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &socket->patience, sizeof(socket->patience));
 	}
+	pending_release(dropped);
+	if (!dropped)
+		again_all();
 }
 
-static _Noreturn void fail(const char *what)
+void complain(const char *format, ...)
 {
-	int error = errno;
+	va_list values;
 
+	va_start(values, format);
+	fputs("error ", stdout);
+	vprintf(format, values);
+	putchar('\n');
+	va_end(values);
+}
+
+void fail(const char *what)
+{
+	complain("%s: %s", what, strerror(errno));
 	release();
-	printf("error %s: %s\n", what, strerror(error));
 	exit(1);
+}
+
+void out_of_memory(void)
+{
+	errno = ENOMEM;
+	fail("memory");
+}
+
+int descriptor_of(int pid, int fd, unsigned long inode)
+{
+	char what[64];
+	struct stat is;
+	int pidfd, own;
+
+	snprintf(what, sizeof(what), "descriptor %d of pid %d", fd, pid);
+	pidfd = syscall(SYS_pidfd_open, pid, 0);
+	if (pidfd < 0)
+		fail(what);
+	own = syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+	close(pidfd);
+	if (own < 0)
+		fail(what);
+	if (fstat(own, &is) || is.st_ino != inode) {
+		errno = ESTALE;
+		fail(what);
+	}
+	return own;
+}
+
+bool filter(int fd)
+{
+	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
+	struct sock_fprog program = { .len = 1, .filter = &nothing };
+	socklen_t instructions = 0;
+
+	if (!getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &instructions) && instructions)
+		return false;
+	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
+		fail("SO_ATTACH_FILTER");
+	return true;
+}
+
+int set_repair(int fd, bool on)
+{
+	int mode = on ? 1 : REPAIR_OFF_QUIETLY;
+
+	return setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &mode, sizeof(mode));
+}
+
+uint32_t sequence(int fd, int queue)
+{
+	uint32_t number;
+	socklen_t size = sizeof(number);
+
+	if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, &queue, sizeof(queue)) ||
+	    getsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &number, &size))
+		fail("TCP_QUEUE_SEQ");
+	return number;
+}
+
+int state_of(int fd)
+{
+	struct tcp_info info;
+	socklen_t size = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ? TCP_CLOSE : info.tcpi_state;
+}
+
+static void bad_command(void)
+{
+	errno = EINVAL;
+	fail("command");
+}
+
+static void add(int fd, bool listens, unsigned long inode)
+{
+	sockets = reallocarray(sockets, nsockets + 1, sizeof(*sockets));
+	if (!sockets) {
+		nsockets = 0;
+		out_of_memory();
+	}
+	sockets[nsockets++] = (struct taken){ .fd = fd, .listens = listens, .inode = inode };
 }
 
 static void take(const char *line)
 {
 	unsigned long inode;
-	char what[64];
-	struct stat is;
 	int pid, fd;
-	int pidfd;
 
-	if (sscanf(line, "take %d %d %lu", &pid, &fd, &inode) != 3) {
-		errno = EINVAL;
-		fail("take");
-	}
-	snprintf(what, sizeof(what), "descriptor %d of pid %d", fd, pid);
-	sockets = reallocarray(sockets, nsockets + 1, sizeof(*sockets));
-	if (!sockets)
-		fail(what);
-	pidfd = syscall(SYS_pidfd_open, pid, 0);
-	if (pidfd < 0)
-		fail(what);
-	sockets[nsockets] = (struct taken){ .fd = syscall(SYS_pidfd_getfd, pidfd, fd, 0), .inode = inode };
-	close(pidfd);
-	if (sockets[nsockets].fd < 0)
-		fail(what);
-	if (fstat(sockets[nsockets].fd, &is) || is.st_ino != inode) {
-		errno = ESTALE;
-		fail(what);
-	}
-	nsockets++;
+	if (sscanf(line, "take %d %d %lu", &pid, &fd, &inode) != 3)
+		bad_command();
+	add(descriptor_of(pid, fd, inode), false, inode);
 }
 
-/* Returns whether it is held. */
-static bool hold_one(struct taken *socket)
+static void take_listener(const char *line)
 {
-	struct sock_filter nothing = BPF_STMT(BPF_RET | BPF_K, 0);
-	struct sock_fprog program = { .len = 1, .filter = &nothing };
+	unsigned long inode;
+	unsigned room;
+	int pid, fd;
+
+	if (sscanf(line, "listen %d %d %lu %u", &pid, &fd, &inode, &room) != 4)
+		bad_command();
+	fd = descriptor_of(pid, fd, inode);
+	add(fd, true, inode);
+	pending_listen(fd, room);
+}
+
+/* An end that asks whether the other one is there would be told that it is not. */
+static void keep_quiet(struct taken *socket)
+{
 	const int off = 0, endless = INT_MAX;
-	socklen_t size = 0;
+	socklen_t size = sizeof(int);
 	int asks = 0;
 
-	if (!getsockopt(socket->fd, SOL_SOCKET, SO_GET_FILTER, NULL, &size) && size)
-		return false;
-	if (setsockopt(socket->fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
-		fail("SO_ATTACH_FILTER");
-	socket->held = true;
-	size = sizeof(asks);
 	if (getsockopt(socket->fd, SOL_SOCKET, SO_KEEPALIVE, &asks, &size) ||
 	    (asks && setsockopt(socket->fd, SOL_SOCKET, SO_KEEPALIVE, &off, sizeof(off))))
 		fail("SO_KEEPALIVE");
@@ -130,33 +233,122 @@ static bool hold_one(struct taken *socket)
 		fail("TCP_USER_TIMEOUT");
 	if (asks)
 		printf("alive %lu\n", socket->inode);
-	return true;
 }
 
+/* First the connections, so that none goes on that has been seen to wait; and with the listeners no other one comes. */
 static void hold(void)
 {
 	size_t held = 0;
 
-	for (size_t i = 0; i < nsockets; i++)
-		held += hold_one(&sockets[i]);
+	for (size_t i = 0; i < nsockets; i++) {
+		sockets[i].held = filter(sockets[i].fd);
+		if (!sockets[i].held || sockets[i].listens)
+			continue;
+		keep_quiet(&sockets[i]);
+		held++;
+	}
+	pending_take();
 	printf("held %zu\n", held);
 }
 
 /* A connection that is closed in repair mode ends without a word to the other end. */
 static void drop(void)
 {
-	int on = 1;
-
 	for (size_t i = 0; i < nsockets; i++)
-		if (setsockopt(sockets[i].fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)))
+		if (!sockets[i].listens && set_repair(sockets[i].fd, true))
 			fail("TCP_REPAIR");
+	dropped = true;
 	printf("dropped\n");
+}
+
+static int digit(char c)
+{
+	return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* The bytes behind the last space of a line; the caller frees them. */
+static uint8_t *data_of(const char *line, size_t *size)
+{
+	const char *text = strrchr(line, ' ') + 1;
+	size_t length = strlen(text);
+	uint8_t *data = malloc(length / 2 + 1);
+
+	if (!data)
+		out_of_memory();
+	*size = 0;
+	if (!strcmp(text, "-"))
+		return data;
+	if (length % 2)
+		bad_command();
+	for (; *size < length / 2; ++*size) {
+		int high = digit(text[2 * *size]), low = digit(text[2 * *size + 1]);
+
+		if (high < 0 || low < 0)
+			bad_command();
+		data[*size] = high << 4 | low;
+	}
+	return data;
+}
+
+static void again(const char *line)
+{
+	char expected[16], first;
+	unsigned long inode;
+	uint8_t *data;
+	uint32_t upto;
+	size_t size;
+	int pid, fd;
+
+	if (sscanf(line, "again %d %d %lu %15s %c", &pid, &fd, &inode, expected, &first) != 5)
+		bad_command();
+	upto = strtoul(expected, NULL, 10);
+	data = data_of(line, &size);
+	again_socket(descriptor_of(pid, fd, inode), strcmp(expected, "-") ? &upto : NULL, data, size);
+}
+
+static void closed(const char *line)
+{
+	char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN], first;
+	int local_port, remote_port;
+	uint8_t *data;
+	size_t size;
+
+	if (sscanf(line, "closed %45s %d %45s %d %c", local, &local_port, remote, &remote_port, &first) != 5)
+		bad_command();
+	data = data_of(line, &size);
+	again_closed(local, local_port, remote, remote_port, data, size);
+}
+
+static void command(const char *line)
+{
+	unsigned long number;
+
+	if (!strncmp(line, "take ", 5))
+		take(line);
+	else if (!strncmp(line, "listen ", 7))
+		take_listener(line);
+	else if (!strcmp(line, "hold"))
+		hold();
+	else if (sscanf(line, "passed %lu", &number) == 1)
+		pending_passed(number);
+	else if (!strncmp(line, "again ", 6))
+		again(line);
+	else if (!strncmp(line, "closed ", 7))
+		closed(line);
+	else if (!strcmp(line, "check"))
+		printf("ready\n");
+	else if (!strcmp(line, "drop"))
+		drop();
+	else
+		bad_command();
 }
 
 int main(void)
 {
 	struct rlimit files;
-	char line[256];
+	char *line = NULL;
+	size_t size = 0;
+	ssize_t length;
 
 	/* A host's processes may have more connections than one process has descriptors by default. */
 	if (!getrlimit(RLIMIT_NOFILE, &files)) {
@@ -164,18 +356,14 @@ int main(void)
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	while (fgets(line, sizeof(line), stdin)) {
-		if (!strncmp(line, "take ", 5)) {
-			take(line);
-		} else if (!strcmp(line, "hold\n")) {
-			hold();
-		} else if (!strcmp(line, "drop\n")) {
-			drop();
-		} else {
-			errno = EINVAL;
-			fail("command");
-		}
+	while ((length = getline(&line, &size, stdin)) > 0) {
+		if (line[length - 1] == '\n')
+			line[length - 1] = 0;
+		command(line);
 	}
+	free(line);
 	release();
+	printf("released\n");
+	free(sockets);
 	return 0;
 }
