@@ -53,7 +53,7 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  */
 public final class Coordinator implements AutoCloseable {
     private static final Duration AGENTS_RETURN = Duration.ofSeconds(10);
-    /** At most; and half the deadline of a phase, where that is shorter, so that the others need not give up. */
+    /** Shorter than the usual deadline of a phase, so that the others need not give up. */
     private static final Duration AGENT_RETURN = Duration.ofSeconds(30);
     private static final Duration COMMANDS_END = Duration.ofSeconds(30);
 
@@ -289,8 +289,7 @@ public final class Coordinator implements AutoCloseable {
         } finally {
             if (job.agentLost(session, why) && !closed.get()) {
                 startAgent(session);
-                timer.schedule(() -> job.giveUpAgent(session),
-                        Math.min(AGENT_RETURN.toMillis(), options.deadlineSeconds() * 500L), TimeUnit.MILLISECONDS);
+                timer.schedule(() -> job.giveUpAgent(session), AGENT_RETURN.toMillis(), TimeUnit.MILLISECONDS);
             }
         }
     }

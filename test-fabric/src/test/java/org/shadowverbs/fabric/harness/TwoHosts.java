@@ -72,10 +72,10 @@ public final class TwoHosts implements AutoCloseable {
     }
 
     /** A new coordinator, at a port of its own, without a job. The one before has been {@link #endCoordinator ended}. */
-    public void startCoordinator(final String... options) throws IOException, InterruptedException {
+    public void startCoordinator() throws IOException, InterruptedException {
         final Path file = work.resolve("port-" + commands);
-        shadowverbs(0, Stream.concat(Stream.of("coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file",
-                file.toString(), "--ckptdir", checkpoints().toString()), Stream.of(options)).toArray(String[]::new)).succeed(COMMAND);
+        shadowverbs(0, "coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file", file.toString(),
+                "--ckptdir", checkpoints().toString()).succeed(COMMAND);
         port = Files.readString(file).strip();
     }
 

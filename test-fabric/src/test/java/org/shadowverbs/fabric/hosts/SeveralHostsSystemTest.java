@@ -165,8 +165,6 @@ final class SeveralHostsSystemTest {
         try (CriuWithObstacle criu = CriuWithObstacle.thatWaits();
                 TwoHosts two = TwoHosts.start(criu.environment())) {
             hosts = two;
-            hosts.endCoordinator();
-            hosts.startCoordinator("--deadline", "8"); // half of which it waits for another agent
             final List<Running> survivors = launch(ON_TCP, 0, 0);
             final Running victim = hosts.launch(1, selfcheck("-n", "2"));
             TwoHosts.await("its ranks", () -> victim.lines(": connected: ") == 2, victim);
