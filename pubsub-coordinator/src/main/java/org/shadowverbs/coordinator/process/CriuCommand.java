@@ -71,18 +71,30 @@ final class CriuCommand {
         return null;
     }
 
-    /** Our library that is preloaded into CRIU: criu-getsockopt.c. Null when nowhere: older kernels do without. */
+    /** Our library that is preloaded into CRIU: criu-getsockopt.c, criu-socket.c. Null when nowhere. */
     private static Path findPreload() {
         final Path found = above("lib/" + PRELOAD);
         return found != null ? found : above("native/restore-init/target/" + PRELOAD);
     }
 
-    /** How a dump begins. */
+    /** How a dump begins. Older kernels do without the library. */
     static List<String> dump(final Path criu) {
+        return preloaded(findPreload(), criu, "dump");
+    }
+
+    /** How the restore of a tree with TCP connections begins. */
+    static List<String> restoreConnected(final Path criu) throws CheckpointException {
         final Path preload = findPreload();
+        if (preload == null) {
+            throw new CheckpointException(PRELOAD + " is not there: build the project again");
+        }
+        return preloaded(preload, criu, "restore");
+    }
+
+    private static List<String> preloaded(final Path preload, final Path criu, final String action) {
         return preload == null
-                ? List.of(criu.toString(), "dump")
-                : List.of("env", "LD_PRELOAD=" + preload, criu.toString(), "dump");
+                ? List.of(criu.toString(), action)
+                : List.of("/usr/bin/env", "LD_PRELOAD=" + preload, criu.toString(), action);
     }
 
     /** A file below one of the folders above the one that this class was loaded from. */

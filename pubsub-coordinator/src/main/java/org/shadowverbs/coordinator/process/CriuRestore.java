@@ -23,7 +23,8 @@ import java.util.stream.Stream;
  *
  * <p>A TCP connection would be reset if one end spoke before the other is there. So, where trees have such between them, every
  * CRIU stops when all its processes and sockets exist and none of them has run, and goes on when all have come so far, on all
- * hosts ({@link RestoreGate}).
+ * hosts ({@link RestoreGate}). What sockets send while CRIU makes them cannot harm them: until then they take in no answer
+ * (native/restore-init/tcp-quiet.h).
  */
 final class CriuRestore {
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
@@ -31,6 +32,7 @@ final class CriuRestore {
     private static final Duration MKFIFO_TIMEOUT = Duration.ofSeconds(10);
     private static final String GO = "go";
     private static final String ARRIVED = "arrived";
+    private static final String RELEASE = "shadowverbs-tcp-release";
 
     private final Path criu;
     private final RestoreInit init;
@@ -167,11 +169,20 @@ final class CriuRestore {
         }
     }
 
-    /** What CRIU runs at its stages; it waits before the first process runs, with the pipe open already. */
-    private Path waitScript(final int tree) throws IOException {
-        final Path script = work(tree).resolve("wait");
-        Files.writeString(script, "#!/bin/sh\n[ \"$CRTOOLS_SCRIPT_ACTION\" != post-restore ] || { exec 3<'"
-                + work.resolve(GO) + "'; : >'" + work(tree).resolve(ARRIVED) + "'; cat <&3; }\n");
+    /** What CRIU runs at its stages; it waits before the first process runs, and then the tree's sockets take in what comes. */
+    private Path script(final int tree) throws IOException, CheckpointException {
+        final Path release = CriuCommand.findHelper(RELEASE);
+        if (release == null) {
+            throw new CheckpointException(RELEASE + " is not there: build the project again");
+        }
+        final StringBuilder lines = new StringBuilder("#!/bin/sh\n[ \"$CRTOOLS_SCRIPT_ACTION\" = post-restore ] || exit 0\n");
+        if (request.gate() != null) {
+            lines.append("exec 3<'").append(work.resolve(GO)).append("'; : >'").append(work(tree).resolve(ARRIVED))
+                    .append("'; cat <&3\n");
+        }
+        lines.append("exec '").append(release).append("' \"$CRTOOLS_INIT_PID\"\n");
+        final Path script = work(tree).resolve("script");
+        Files.writeString(script, lines);
         Files.setPosixFilePermissions(script, PosixFilePermissions.fromString("rwx------"));
         return script;
     }
@@ -199,15 +210,15 @@ final class CriuRestore {
         return folder;
     }
 
-    private List<String> command(final int number) throws IOException {
+    private List<String> command(final int number) throws IOException, CheckpointException {
         final TreeImage tree = trees.get(number);
         final Path folder = images(number);
         final List<String> command = new ArrayList<>();
         if (Rights.ordinary()) {
             command.addAll(List.of("/usr/bin/env", "XDG_RUNTIME_DIR=" + work(number)));
         }
-        command.addAll(List.of(
-                criu.toString(), "restore", "--images-dir", folder.toString(), "--work-dir", work(number).toString(),
+        command.addAll(tree.established() ? CriuCommand.restoreConnected(criu) : List.of(criu.toString(), "restore"));
+        command.addAll(List.of("--images-dir", folder.toString(), "--work-dir", work(number).toString(),
                 "--log-file", CriuCommand.LOG, "-v2", "--restore-detached", "--restore-sibling",
                 "--file-locks", "--manage-cgroups=ignore", "--network-lock", "skip"));
         if (Rights.ordinary()) {
@@ -219,8 +230,8 @@ final class CriuRestore {
         if (tree.established()) {
             command.add("--tcp-established");
         }
-        if (request.gate() != null) {
-            command.addAll(List.of("--action-script", waitScript(number).toString()));
+        if (request.gate() != null || tree.established()) {
+            command.addAll(List.of("--action-script", script(number).toString()));
         }
         for (final Map.Entry<String, Integer> entry : descriptors.entrySet()) {
             command.addAll(List.of("--inherit-fd", "fd[" + entry.getValue() + "]:" + entry.getKey()));
