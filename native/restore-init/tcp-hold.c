@@ -11,7 +11,11 @@
  * is accepted here, to learn what its client has sent. When all is over its client's end makes it again (tcp-again.c), and it
  * waits in the listener's queue as before.
  *
+ * What was sent and closed is taken in before that: tcp-room.c.
+ *
  * Commands come as lines on stdin, answers go to stdout. DATA is hexadecimal, or "-" when there is none.
+ *   open PID FD INODE           a socket makes room until hold, for what its other end has left to send
+ *   tell                        all that make room tell so to their other ends; answer: told
  *   take PID FD INODE           the socket that process PID has as descriptor FD; a descriptor that is another one by now is an
  *                               error
  *   listen PID FD INODE ROOM    the same of one that listens; its queue is to have room for so many connections
@@ -76,6 +80,7 @@ static void release(void)
 {
 	int unused = 0;
 
+	room_close();
 	for (size_t i = 0; i < nsockets; i++) {
 		struct taken *socket = &sockets[i];
 		int on = 1;
@@ -203,6 +208,16 @@ static void take(const char *line)
 	add(descriptor_of(pid, fd, inode), false, inode);
 }
 
+static void make_room(const char *line)
+{
+	unsigned long inode;
+	int pid, fd;
+
+	if (sscanf(line, "open %d %d %lu", &pid, &fd, &inode) != 3)
+		bad_command();
+	room_open(descriptor_of(pid, fd, inode));
+}
+
 static void take_listener(const char *line)
 {
 	unsigned long inode;
@@ -247,6 +262,7 @@ static void hold(void)
 		keep_quiet(&sockets[i]);
 		held++;
 	}
+	room_close();
 	pending_take();
 	printf("held %zu\n", held);
 }
@@ -325,7 +341,12 @@ static void command(const char *line)
 
 	if (!strncmp(line, "take ", 5))
 		take(line);
-	else if (!strncmp(line, "listen ", 7))
+	else if (!strncmp(line, "open ", 5)) {
+		make_room(line);
+	} else if (!strcmp(line, "tell")) {
+		room_tell();
+		printf("told\n");
+	} else if (!strncmp(line, "listen ", 7))
 		take_listener(line);
 	else if (!strcmp(line, "hold"))
 		hold();

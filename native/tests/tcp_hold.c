@@ -578,6 +578,44 @@ static void refused(void)
 	close(listening);
 }
 
+/* What a closed end still has to send comes to the other end, although nobody reads there. */
+static void makes_room(const char *address)
+{
+	int listening = listener(address, 4), small = 8192, before, after, unread = 0;
+	socklen_t length = sizeof(before);
+	struct sockaddr_storage peer;
+	struct connection connection;
+	struct holder holder;
+	char byte;
+	int server;
+
+	test = "room for what was closed";
+	CHECK(!setsockopt(listening, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small)));
+	connection = opened(address, port_of(listening), MUCH);
+	server = accepted(listening, &peer);
+	close(connection.client);
+	CHECK(!getsockopt(server, SOL_SOCKET, SO_RCVBUF, &before, &length));
+	holder = start_holder();
+	tell(&holder, "open %d %d %lu", getpid(), server, inode(server));
+	for (int looks = 0; unread < (int)connection.sent; looks++) {
+		CHECK(looks < DEADLINE_MS);
+		tell(&holder, "tell");
+		expect(&holder, "told");
+		usleep(1000);
+		CHECK(!ioctl(server, SIOCINQ, &unread));
+	}
+	tell(&holder, "take %d %d %lu", getpid(), server, inode(server));
+	tell(&holder, "hold");
+	expect(&holder, "held 1");
+	CHECK(!getsockopt(server, SOL_SOCKET, SO_RCVBUF, &after, &length) && after == before);
+	end_holder(&holder, "released", 0);
+	receives(server, connection.sent);
+	wait_for(server, POLLIN);
+	CHECK(recv(server, &byte, 1, 0) == 0);
+	close(server);
+	close(listening);
+}
+
 static void wrong(const char *command)
 {
 	struct holder holder = start_holder();
@@ -626,8 +664,11 @@ int main(int argc, char **argv)
 	not_passed(true);
 	dropped();
 	refused();
+	makes_room("127.0.0.1");
+	makes_room("::1");
 	wrong("nonsense");
 	wrong("take 1");
+	wrong("open 1");
 	wrong("again 1 2 3 - 0");
 	wrong("closed nowhere 1 127.0.0.1 2 -");
 	wrong("passed 0");

@@ -30,6 +30,8 @@ final class CriuFrozenTrees implements FrozenTrees {
     private static final int SIGKILL = 9;
     /** Longer than most acknowledgements are delayed. */
     private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
+    /** So long it may take until what was sent on closed connections has come. */
+    private static final long LEFT_OVER_NANOS = TimeUnit.SECONDS.toNanos(10);
     /** How often trees that run are looked at before what stands in the way is believed. */
     private static final int LOOKS = 10;
     private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
@@ -151,17 +153,41 @@ final class CriuFrozenTrees implements FrozenTrees {
     }
 
     /**
-     * Waits a little until no byte is under way, so that few have to be sent again when the connections go on: {@link TcpHold}
-     * drops what comes later.
+     * Waits until what processes have sent and closed has come to the other end, for on their side nobody has it any more. Of
+     * other bytes it waits only a little until none is under way, so that few have to be sent again when the connections go on:
+     * {@link TcpHold} drops what comes later.
      */
-    private void settle(final List<ProcessTree> trees) {
+    private void settle(final List<ProcessTree> trees) throws IOException, CheckpointException {
         if (sharing.connected().isEmpty()) {
             return;
+        }
+        try {
+            tcp = TcpHold.start();
+            tcp.open(sharing.receiving());
+            final long deadline = System.nanoTime() + LEFT_OVER_NANOS;
+            while (leftOver(trees)) {
+                if (System.nanoTime() - deadline > 0) {
+                    throw new PassingStateException("TCP connections that were closed have data that has not come to the other end");
+                }
+                tcp.tell();
+                LockSupport.parkNanos(POLL_NANOS);
+            }
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CheckpointException("freezing: interrupted", e);
         }
         final long deadline = System.nanoTime() + SETTLE_NANOS;
         while (System.nanoTime() - deadline < 0 && trees.stream().anyMatch(this::underWay)) {
             LockSupport.parkNanos(POLL_NANOS);
         }
+    }
+
+    private boolean leftOver(final List<ProcessTree> trees) throws IOException {
+        if (sharing.leftOver().isEmpty()) {
+            return false;
+        }
+        final Map<TcpConnection, TcpSockets.Socket> unheld = TcpSockets.of(trees.getFirst().top().pid()).unheld();
+        return sharing.leftOver().stream().map(unheld::get).anyMatch(end -> end != null && end.leftOver());
     }
 
     private boolean underWay(final ProcessTree tree) {
@@ -195,7 +221,14 @@ final class CriuFrozenTrees implements FrozenTrees {
 
     @Override
     public TcpEnds connections(final Set<String> addresses) throws CheckpointException {
-        return sharing.ends(addresses);
+        // Their other hosts make room, as this one does, when they freeze theirs.
+        final long deadline = System.nanoTime() + LEFT_OVER_NANOS;
+        TcpEnds ends = sharing.ends(addresses);
+        while (ends.foreign().stream().anyMatch(end -> end.holder().isEmpty() && end.sending()) && System.nanoTime() - deadline < 0) {
+            LockSupport.parkNanos(POLL_NANOS);
+            ends = sharing.ends(addresses);
+        }
+        return ends;
     }
 
     @Override
@@ -207,9 +240,9 @@ final class CriuFrozenTrees implements FrozenTrees {
             if (!space.isEmpty()) {
                 throw new CheckpointException(space);
             }
-            if (!sharing.connected().isEmpty()) {
+            if (tcp != null) {
                 // Before the first image of any: two ends may be in two trees.
-                tcp = TcpHold.of(sharing.connected());
+                tcp.hold(sharing.connected());
             }
             final List<ProcessTree> all = List.copyOf(groups.keySet());
             final int threads = Math.min(all.size(), Parallel.threads());

@@ -49,6 +49,8 @@ final class Sharing {
     private final Map<ProcessTree, List<TcpListener>> listeners = new HashMap<>();
     private final List<TcpEnd> leaving = new ArrayList<>();
     private final List<TcpHold.Socket> connected = new ArrayList<>();
+    private final List<TcpHold.Socket> receiving = new ArrayList<>();
+    private final List<TcpConnection> leftOver = new ArrayList<>();
     private final Map<Long, List<Holder>> holders = new LinkedHashMap<>();
     /** The pseudo terminals whose masters a tree holds. */
     private final Map<ProcessTree, Set<Integer>> masters = new HashMap<>();
@@ -98,6 +100,16 @@ final class Sharing {
 
     List<TcpListener> listeners(final ProcessTree tree) {
         return List.copyOf(listeners.getOrDefault(tree, List.of()));
+    }
+
+    /** The sockets of those TCP connections whose other ends no process has any more, or that may be so on another host. */
+    List<TcpHold.Socket> receiving() {
+        return receiving;
+    }
+
+    /** Ends on this host that were closed by a process of the job's connections, and still have something to send. */
+    List<TcpConnection> leftOver() {
+        return leftOver;
     }
 
     /** The sockets of all TCP connections. */
@@ -403,7 +415,9 @@ final class Sharing {
 
     private void tcp(final Holder holder, final TcpSockets.Socket socket, final TcpSockets sockets) {
         final TcpSockets.Socket other = sockets.peer(socket);
-        connected.add(new TcpHold.Socket(holder.member().ids().pid(), holder.descriptor().fd(), holder.descriptor().inode()));
+        final TcpHold.Socket held = new TcpHold.Socket(
+                holder.member().ids().pid(), holder.descriptor().fd(), holder.descriptor().inode());
+        connected.add(held);
         connections.computeIfAbsent(holder.tree(), tree -> new ArrayList<>()).add(socket.connection());
         final List<Holder> others = other == null ? null : holders.get(other.inode());
         if (Rights.ordinary()) {
@@ -412,10 +426,19 @@ final class Sharing {
                     "close it before the checkpoint, or run the job as root");
             return;
         }
-        if (others != null || sockets.unheld().containsKey(socket.connection().mirrored())) {
-            return; // Both ends are saved, or the other one has been closed.
+        if (others != null || socket.connecting() && holds(sockets.listener(socket))) {
+            return; // Both ends are saved.
+        }
+        final TcpSockets.Socket closed = sockets.unheld().get(socket.connection().mirrored());
+        if (closed != null) {
+            if (closed.leftOver()) {
+                receiving.add(held);
+                leftOver.add(closed.connection());
+            }
+            return;
         }
         if (other == null) {
+            receiving.add(held);
             leaving.add(socket.end(subject(holder)));
             return;
         }
@@ -423,6 +446,10 @@ final class Sharing {
         refuse(subject(holder), "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
                 + socket.remote().getPort() + (pids.isEmpty() ? "" : ", " + process(pids.iterator().next()) + ",")
                 + " outside the job", pids.isEmpty() ? CLOSE : mendOf(pids.iterator().next()));
+    }
+
+    private boolean holds(final TcpSockets.Socket socket) {
+        return socket != null && holders.containsKey(socket.inode());
     }
 
     private void split(final Holder one, final Holder other, final String what) {

@@ -11,6 +11,7 @@ package org.shadowverbs.coordinator.process;
 public record TcpEnd(String holder, TcpConnection connection, int state) {
     private static final int SYN_SENT = 2;
     private static final int TIME_WAIT = 6;
+    private static final int LAST_ACK = 9;
     private static final int CLOSING = 11;
     private static final int FIN_WAIT_1 = 4;
 
@@ -21,6 +22,15 @@ public record TcpEnd(String holder, TcpConnection connection, int state) {
      */
     public boolean connecting() {
         return state == SYN_SENT;
+    }
+
+    /**
+     * Whether it has been closed, and the other end has not acknowledged all that was sent before and the end itself.
+     *
+     * @return true if so
+     */
+    public boolean sending() {
+        return state == FIN_WAIT_1 || state == LAST_ACK || state == CLOSING;
     }
 
     /**

@@ -35,23 +35,34 @@ final class TcpHold implements AutoCloseable {
         this.process = process;
     }
 
-    static TcpHold of(final List<Socket> sockets) throws IOException, CheckpointException, InterruptedException {
+    static TcpHold start() throws IOException, CheckpointException {
         final Path program = CriuCommand.findHelper(PROGRAM);
         if (program == null) {
             throw new CheckpointException(PROGRAM + " is not there: build the project again");
         }
-        final TcpHold hold = new TcpHold(new ProcessBuilder(program.toString())
-                .redirectError(ProcessBuilder.Redirect.DISCARD).start());
-        try {
-            final StringBuilder commands = new StringBuilder();
-            sockets.forEach(socket -> commands.append("take ").append(socket.pid()).append(' ').append(socket.fd()).append(' ')
-                    .append(socket.inode()).append('\n'));
-            hold.ask(commands.append("hold\n").toString(), "held");
-        } catch (final IOException | CheckpointException | InterruptedException e) {
-            hold.close();
-            throw e;
-        }
-        return hold;
+        return new TcpHold(new ProcessBuilder(program.toString()).redirectError(ProcessBuilder.Redirect.DISCARD).start());
+    }
+
+    /** They make room for all that their other ends have left to send. */
+    void open(final List<Socket> sockets) throws IOException, CheckpointException, InterruptedException {
+        ask(commands("open", sockets) + "tell\n", "told");
+    }
+
+    /** Those that make room tell so to their other ends, again when more has come meanwhile. */
+    void tell() throws IOException, CheckpointException, InterruptedException {
+        ask("tell\n", "told");
+    }
+
+    /** From now on they take in nothing. */
+    void hold(final List<Socket> sockets) throws IOException, CheckpointException, InterruptedException {
+        ask(commands("take", sockets) + "hold\n", "held");
+    }
+
+    private static String commands(final String name, final List<Socket> sockets) {
+        final StringBuilder commands = new StringBuilder();
+        sockets.forEach(socket -> commands.append(name).append(' ').append(socket.pid()).append(' ').append(socket.fd())
+                .append(' ').append(socket.inode()).append('\n'));
+        return commands.toString();
     }
 
     /** The inodes of those that ask whether the other end is alive, and do not now: an image has them as they are now. */

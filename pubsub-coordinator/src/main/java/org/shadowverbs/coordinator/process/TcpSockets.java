@@ -42,6 +42,15 @@ final class TcpSockets {
             return new TcpListener(HostAddress.numeric(local.getAddress()), local.getPort());
         }
 
+        /** Whether it has data or a FIN to send that the other end has not acknowledged, and no process has it: see unheld(). */
+        boolean leftOver() {
+            return inode == 0 && end("").sending();
+        }
+
+        boolean connecting() {
+            return end("").connecting();
+        }
+
         boolean listening() {
             return state == LISTEN;
         }
@@ -99,6 +108,13 @@ final class TcpSockets {
     /** All that processes have. */
     Collection<Socket> held() {
         return byInode.values();
+    }
+
+    /** One that listens where a socket connects to, on this host; null: none. */
+    Socket listener(final Socket connecting) {
+        return byInode.values().stream().filter(socket -> socket.listening() && socket.listener().collidesWith(
+                new TcpListener(connecting.connection().remoteAddress(), connecting.connection().remotePort())))
+                .findFirst().orElse(null);
     }
 
     /** The other end of a connection within this host, or null. */

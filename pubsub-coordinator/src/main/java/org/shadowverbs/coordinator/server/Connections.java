@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
+import org.shadowverbs.coordinator.process.TcpEnd;
 import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
 import org.shadowverbs.coordinator.protocol.HostMessages.TcpSocket;
 
@@ -86,6 +87,9 @@ final class Connections {
         if (other != null && !other.ofJob() && notAccepted(other.socket())) {
             return passing ? line(told, "nobody has accepted it yet on host " + other.host(), "") : "";
         }
+        if (other != null && !other.ofJob() && stillSends(other.socket())) {
+            return passing ? line(told, "it was closed on host " + other.host() + ", and not all of it has come", "") : "";
+        }
         // One whose other end is not there any more, at a host of the job, is over; its process has yet to hear of that. One that is
         // being made is begun anew.
         if (other != null || addresses.contains(socket.remote())) {
@@ -93,6 +97,10 @@ final class Connections {
         }
         return passing ? "" : line(told, "no host of the job has that address",
                 "close it before the checkpoint, or launch what it leads to with shadowverbs, too");
+    }
+
+    private static boolean stillSends(final TcpSocket socket) {
+        return new TcpEnd(socket.holder(), null, socket.state()).sending();
     }
 
     private static boolean notAccepted(final TcpSocket socket) {
