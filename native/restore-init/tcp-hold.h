@@ -43,7 +43,7 @@ void again_socket(int fd, const uint32_t *upto, uint8_t *data, size_t size);
 void again_closed(const char *local, int local_port, const char *remote, int remote_port, uint8_t *data, size_t size);
 void again_all(void);
 
-/* tcp-room.c: what has a filter takes nothing in, so this comes before. */
+/* ---- tcp-room.c: room for what was sent and closed; what has a filter takes nothing in, so this comes before ---- */
 
 /* The socket makes room for all that its other end has left to send. */
 void room_open(int fd);

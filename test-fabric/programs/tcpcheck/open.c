@@ -15,8 +15,6 @@
 #include "poller.h"
 #include "run.h"
 
-/* Few enough that those who come between two accepts may find no room, and have to ask again. */
-#define LATE_BACKLOG 8
 #define LATE_US 1500000
 
 struct slot {
@@ -91,9 +89,22 @@ static void start(void *(*work)(void *), void *argument)
 	pthread_detach(thread);
 }
 
+/*
+ * A little too few for those who come between two accepts, so that some have to ask again. With much less room the kernel would
+ * turn to SYN cookies, and with them reset connections by itself.
+ */
+static int late_backlog(void)
+{
+	int slots = 0;
+
+	for (int i = 0; i < run.settings.slots; i++)
+		slots += kind_of_slot(i, run.settings.kinds) == KIND_LATE;
+	return slots * (run.settings.processes - 1) * 3 / 4 + 1;
+}
+
 void open_acceptors(int prompt, int late)
 {
-	if (listen(late, LATE_BACKLOG) || fcntl(late, F_SETFL, O_NONBLOCK))
+	if (listen(late, late_backlog()) || fcntl(late, F_SETFL, O_NONBLOCK))
 		die(errno, "the late listener");
 	late_listener = late;
 	start(accept_at_once, (void *)(intptr_t)prompt);

@@ -5,6 +5,7 @@ import java.io.IOException;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
+import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -238,7 +239,17 @@ final class Proc {
     }
 
     private static String fdinfo(final long pid, final int fd, final String field, final String missing) throws IOException {
-        for (final String line : Files.readAllLines(path(pid, "fdinfo").resolve(Integer.toString(fd)))) {
+        final Path info = path(pid, "fdinfo").resolve(Integer.toString(fd));
+        final List<String> lines;
+        try {
+            lines = Files.readAllLines(info);
+        } catch (final IOException e) {
+            if (Files.exists(path(pid, "fd").resolve(Integer.toString(fd)), LinkOption.NOFOLLOW_LINKS)) {
+                throw e;
+            }
+            throw new NoSuchFileException(info.toString()); // It was closed after the file had been opened, which fails in its own way.
+        }
+        for (final String line : lines) {
             if (line.startsWith(field)) {
                 return line.substring(field.length()).strip();
             }

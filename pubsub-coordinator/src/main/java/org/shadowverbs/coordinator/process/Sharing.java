@@ -429,13 +429,18 @@ final class Sharing {
         if (others != null || socket.connecting() && holds(sockets.listener(socket))) {
             return; // Both ends are saved.
         }
-        final TcpSockets.Socket closed = sockets.unheld().get(socket.connection().mirrored());
-        if (closed != null) {
-            if (closed.leftOver()) {
+        final TcpSockets.Socket unheld = sockets.unheld().get(socket.connection().mirrored());
+        if (unheld != null) {
+            if (unheld.notAccepted()) {
+                passing.add(new Finding(subject(holder), "has a TCP connection that nobody has accepted yet", ""));
+            } else if (unheld.leftOver()) {
                 receiving.add(held);
-                leftOver.add(closed.connection());
+                leftOver.add(unheld.connection());
             }
             return;
+        }
+        if (other == null && socket.withinHost()) {
+            return; // It is over: its other end has been closed, and has said so.
         }
         if (other == null) {
             receiving.add(held);

@@ -16,6 +16,8 @@ import java.util.Map;
 /** The TCP sockets of a process's network namespace. */
 final class TcpSockets {
     private static final int LISTEN = 0x0a;
+    private static final int ESTABLISHED = 0x01;
+    private static final int SYN_RECEIVED = 0x03;
     private static final int CLOSED = 0x07;
     private static final int WORD = 4;
 
@@ -45,6 +47,16 @@ final class TcpSockets {
         /** Whether it has data or a FIN to send that the other end has not acknowledged, and no process has it: see unheld(). */
         boolean leftOver() {
             return inode == 0 && end("").sending();
+        }
+
+        /** Of one that no process has: whether it waits to be accepted. */
+        boolean notAccepted() {
+            return state == ESTABLISHED || state == SYN_RECEIVED;
+        }
+
+        /** Whether its other end is on the same host, for certain. */
+        boolean withinHost() {
+            return remote.getAddress().isLoopbackAddress() || remote.getAddress().equals(local.getAddress());
         }
 
         boolean connecting() {
