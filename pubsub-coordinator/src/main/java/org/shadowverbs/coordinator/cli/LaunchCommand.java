@@ -219,7 +219,7 @@ final class LaunchCommand extends CliCommand {
         // acknowledged for 30 s. It has no word for "never"; this is three years.
         e.putIfAbsent("UCX_UD_TIMEOUT", "100000000s");
         try {
-            Launchers.useRemoteShell(e, RemoteShell.client().toString());
+            Launchers.prepare(e, RemoteShell.client().toString());
         } catch (CheckpointException x) {
             throw new CommandException("launch: " + x.getMessage());
         }

@@ -5,8 +5,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * What tells the launchers of MPI to start their daemons on other hosts by {@code shadowverbs rsh}. Who has said how that is to be done
- * keeps his way.
+ * What tells the launchers of MPI to start their daemons on other hosts by {@code shadowverbs rsh}, and to keep nothing where a restart
+ * would not find it. Who has said how something of it is to be done keeps his way.
  */
 final class Launchers {
     /** Of each launcher the variables by which its user says something about it; the first two are set when none of them is. */
@@ -20,17 +20,19 @@ final class Launchers {
     private static final List<String> WAYS = List.of("rsh", "ssh", "ssh");
     /** Whether Hydra gives all ranks its own environment: then those elsewhere would look for their agent in the wrong place. */
     private static final String HYDRA_ENVIRONMENT = "HYDRA_ENV";
+    /** Where PMIx keeps what it tells ranks: by itself in files below /tmp that they map, which another host does not have. */
+    private static final String PMIX_STORE = "PMIX_MCA_gds";
 
     private Launchers() {
     }
 
     /**
-     * Adds them.
+     * Adds that.
      *
      * @param environment that of the program to be launched
      * @param remoteShell the program that is called as ssh is
      */
-    static void useRemoteShell(final Map<String, String> environment, final String remoteShell) {
+    static void prepare(final Map<String, String> environment, final String remoteShell) {
         for (int i = 0; i < VARIABLES.size(); i++) {
             final List<String> names = VARIABLES.get(i);
             if (names.stream().noneMatch(environment::containsKey)) {
@@ -40,5 +42,6 @@ final class Launchers {
         }
         // Its proxies have all that they need from the remote shell, and hand it on.
         environment.putIfAbsent(HYDRA_ENVIRONMENT, "none");
+        environment.putIfAbsent(PMIX_STORE, "hash");
     }
 }

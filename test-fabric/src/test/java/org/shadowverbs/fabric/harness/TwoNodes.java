@@ -147,14 +147,15 @@ public class TwoNodes implements AutoCloseable {
         return folder;
     }
 
-    /** Runs a command on a node, in the background, such as srun or sbatch. */
+    /** Runs a command on a node, in the background, such as srun or sbatch. Its files are opened by the node's mounts, as all else there. */
     public final Running run(final int node, final String... command) throws IOException {
         final String pid = Long.toString(nodes.get(node).pid());
+        final String name = Path.of(command[0]).getFileName() + "-" + commands++;
         final List<String> all = new ArrayList<>(List.of("nsenter", "--target", pid, "--net", "--uts", "--mount", "--ipc", "sh", "-c",
-                "cd \"$0\" && exec \"$@\"", work.toString()));
+                "cd \"$0\" && name=$1 && shift && exec \"$@\" </dev/null >>\"$name.out\" 2>>\"$name.err\"", work.toString(), name));
         all.addAll(under);
         all.addAll(List.of(command));
-        return start(Path.of(command[0]).getFileName() + "-" + commands++, all);
+        return start(name, all);
     }
 
     /** Runs a command on a node to its end, which must be with status 0. @return its standard output */
