@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -73,13 +74,20 @@ final class CriuRestore {
         }
     }
 
-    /** The killed processes' connections hold their ports for a minute, if they were killed on this host. */
+    /** The killed processes' connections hold their ports for a minute, if they were killed on this host: also those that were over. */
     private void freePorts() throws IOException, CheckpointException {
-        final Set<TcpConnection> left = TcpSockets.of(ProcessHandle.current().pid()).unheld().keySet();
+        final Map<TcpConnection, TcpSockets.Socket> left = TcpSockets.of(ProcessHandle.current().pid()).unheld();
         for (final TreeImage tree : trees) {
-            for (final TcpConnection saved : tree.connections()) {
-                final TcpConnection connection = moves(tree).of(saved);
-                final int error = left.contains(connection) ? SockDiag.dropOrphan(connection) : 0;
+            final Set<TcpConnection> wanted = new HashSet<>();
+            final Set<Integer> ports = new HashSet<>();
+            tree.connections().forEach(saved -> wanted.add(moves(tree).of(saved)));
+            wanted.forEach(connection -> ports.add(connection.localPort()));
+            tree.listeners().forEach(saved -> ports.add(moves(tree).of(saved).port()));
+            for (final TcpSockets.Socket socket : left.values()) {
+                final TcpConnection connection = socket.connection();
+                final boolean inTheWay = wanted.contains(connection)
+                        || socket.over() && ports.contains(connection.localPort());
+                final int error = inTheWay ? SockDiag.dropOrphan(connection) : 0;
                 if (error != 0) {
                     throw new CheckpointException(
                             tree.name() + ": " + connection + " cannot be freed: errno " + error);

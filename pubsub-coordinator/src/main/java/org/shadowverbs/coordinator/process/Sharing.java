@@ -431,7 +431,10 @@ final class Sharing {
         }
         final TcpSockets.Socket unheld = sockets.unheld().get(socket.connection().mirrored());
         if (unheld != null) {
-            if (unheld.notAccepted()) {
+            final TcpSockets.Socket listener = unheld.notAccepted() ? sockets.listener(socket) : null;
+            if (listener != null && !holds(listener)) {
+                outside(holder, socket, listener);
+            } else if (unheld.notAccepted()) {
                 passing.add(new Finding(subject(holder), "has a TCP connection that nobody has accepted yet", ""));
             } else if (unheld.leftOver()) {
                 receiving.add(held);
@@ -447,6 +450,11 @@ final class Sharing {
             leaving.add(socket.end(subject(holder)));
             return;
         }
+        outside(holder, socket, other);
+    }
+
+    /** @param other of a process that is not of the job */
+    private void outside(final Holder holder, final TcpSockets.Socket socket, final TcpSockets.Socket other) {
         final Set<Long> pids = outside().getOrDefault(other.inode(), Set.of());
         refuse(subject(holder), "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
                 + socket.remote().getPort() + (pids.isEmpty() ? "" : ", " + process(pids.iterator().next()) + ",")

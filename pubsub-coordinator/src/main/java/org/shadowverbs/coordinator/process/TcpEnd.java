@@ -10,7 +10,6 @@ package org.shadowverbs.coordinator.process;
  */
 public record TcpEnd(String holder, TcpConnection connection, int state) {
     private static final int SYN_SENT = 2;
-    private static final int TIME_WAIT = 6;
     private static final int LAST_ACK = 9;
     private static final int CLOSING = 11;
     private static final int FIN_WAIT_1 = 4;
@@ -31,23 +30,5 @@ public record TcpEnd(String holder, TcpConnection connection, int state) {
      */
     public boolean sending() {
         return state == FIN_WAIT_1 || state == LAST_ACK || state == CLOSING;
-    }
-
-    /**
-     * Whether its process has closed it, or both sides have.
-     *
-     * @return true if so
-     */
-    public boolean closing() {
-        return state >= FIN_WAIT_1 && state <= CLOSING;
-    }
-
-    /**
-     * Whether it is only there so that late segments find nothing new in its place.
-     *
-     * @return true if so
-     */
-    public boolean over() {
-        return state == TIME_WAIT;
     }
 }

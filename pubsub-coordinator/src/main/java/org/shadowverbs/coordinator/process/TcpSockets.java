@@ -15,6 +15,7 @@ import java.util.Map;
 
 /** The TCP sockets of a process's network namespace. */
 final class TcpSockets {
+    private static final int TIME_WAIT = 0x06;
     private static final int LISTEN = 0x0a;
     private static final int ESTABLISHED = 0x01;
     private static final int SYN_RECEIVED = 0x03;
@@ -61,6 +62,11 @@ final class TcpSockets {
 
         boolean connecting() {
             return end("").connecting();
+        }
+
+        /** Whether it is only there so that late segments find nothing new in its place: TIME_WAIT. */
+        boolean over() {
+            return state == TIME_WAIT;
         }
 
         boolean listening() {
