@@ -40,10 +40,6 @@ final class LauncherRestartSystemTest {
     void goesOnOnTheSameNodesAndExchanged(final String launcher, final String messaging) throws Exception {
         try (TwoNodes two = TwoNodes.start(SETTINGS)) {
             nodes = two;
-            for (int node = 0; node < 2; node++) {
-                // Connections that have ended hold no ports, which they would for a minute where the others' programs come to.
-                two.succeed(node, "sh", "-c", "echo 0 > /proc/sys/net/ipv4/tcp_max_tw_buckets");
-            }
             two.environment("OMPI_MCA_pml", messaging);
             checkpoints = two.folder("checkpoints");
             final Path go = two.work().resolve("go");
