@@ -116,10 +116,6 @@ public record AddressBook(List<Home> homes, List<HostName> names, List<Route> ro
 
     /** Says it to all processes that find their agent at that socket. They see the whole file before or the whole new one. */
     public void write(final Path socket) throws IOException {
-        if (routes.isEmpty()) {
-            forget(socket);
-            return;
-        }
         final StringBuilder text = new StringBuilder();
         homes.forEach(home -> text.append(home.line()).append('\n'));
         names.forEach(name -> text.append(name.line()).append('\n'));

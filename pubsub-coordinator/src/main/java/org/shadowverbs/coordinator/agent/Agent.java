@@ -395,7 +395,12 @@ public final class Agent implements AutoCloseable {
     /** Before any process runs that asks for it. */
     private void tellAddresses(final Relocation relocation) throws CheckpointException {
         try {
-            AddressBook.of(relocation).write(options.socket());
+            final AddressBook book = AddressBook.of(relocation);
+            if (book.routes().isEmpty()) {
+                AddressBook.forget(options.socket());
+            } else {
+                book.write(options.socket());
+            }
         } catch (IOException e) {
             throw new CheckpointException("the addresses of the job's hosts can't be told: " + e.getMessage(), e);
         }
