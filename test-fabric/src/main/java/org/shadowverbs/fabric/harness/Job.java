@@ -5,13 +5,15 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
 import java.io.UncheckedIOException;
+import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
+import java.nio.file.SimpleFileVisitor;
+import java.nio.file.attribute.BasicFileAttributes;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -480,11 +482,28 @@ public final class Job implements AutoCloseable {
         }
     }
 
+    /** Removes a folder with all that is in it, but for what somebody removes meanwhile: an agent that ends, for one. */
     public static void remove(final Path folder) throws IOException {
-        try (Stream<Path> tree = Files.walk(folder)) {
-            for (final Path path : tree.sorted(Comparator.reverseOrder()).toList()) {
-                Files.deleteIfExists(path);
+        Files.walkFileTree(folder, new SimpleFileVisitor<>() {
+            @Override
+            public FileVisitResult visitFile(final Path file, final BasicFileAttributes attributes) throws IOException {
+                Files.deleteIfExists(file);
+                return FileVisitResult.CONTINUE;
             }
-        }
+
+            @Override
+            public FileVisitResult visitFileFailed(final Path file, final IOException e) throws IOException {
+                if (e instanceof NoSuchFileException && !file.equals(folder)) {
+                    return FileVisitResult.CONTINUE;
+                }
+                throw e;
+            }
+
+            @Override
+            public FileVisitResult postVisitDirectory(final Path each, final IOException e) throws IOException {
+                Files.deleteIfExists(each);
+                return FileVisitResult.CONTINUE;
+            }
+        });
     }
 }

@@ -28,8 +28,8 @@ import org.shadowverbs.fabric.harness.TwoHosts;
  */
 final class TcpConnectionsSystemTest {
     private static final Duration ENDING = Running.DEADLINE;
-    private static final int CHECKPOINTS = Integer.getInteger("shadowverbs.tcp.checkpoints", 4);
-    private static final int RESTARTS = Integer.getInteger("shadowverbs.tcp.restarts", 2);
+    private static final int CHECKPOINTS = Integer.getInteger("shadowverbs.tcp.checkpoints", 2);
+    private static final int RESTARTS = Integer.getInteger("shadowverbs.tcp.restarts", 1);
     private static final int PROCESSES = 3;
     /** Of each process to each other one: hundreds in all, and each has two ends. */
     private static final int CONNECTIONS = 24;
