@@ -35,6 +35,7 @@ for_test="
 	mpicc.mpich:libmpich-dev
 	mpirun.openmpi:openmpi-bin
 	mpicc.openmpi:libopenmpi-dev
+	hpcc:hpcc
 	g++:g++
 	/usr/include/gloo/config.h:libgloo-dev
 	ip:iproute2

@@ -15,6 +15,7 @@
  *   user                         for an ordinary user: the namespace gets a user namespace around it, and programs to be run
  *                                have all capabilities there
  *   devpts                       the namespace gets a /dev/pts of its own, in which all numbers are free
+ *   shm                          the namespace gets a /dev/shm of its own, which is empty
  *   start LAST_PID               make the namespace; programs get pids from LAST_PID + 1 on
  * answer: started PID            PID of the first process as the host sees it
  * Then:
@@ -74,6 +75,7 @@ struct terminal {
 static struct terminal terminals[MAX_TERMINALS];
 static int nterminals;
 static bool own_devpts;
+static bool own_shm;
 static bool ordinary_user;
 /* Descriptors for the programs to be run, and how each was opened. */
 static struct {
@@ -435,6 +437,10 @@ static void start(const char *last_pid)
 		die(1, "make", what);
 	if (unshare(CLONE_NEWPID | CLONE_NEWNS))
 		die(1, "unshare", "");
+	/* Before "started", for files are put there then. */
+	if (own_shm && (mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) ||
+			mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")))
+		die(1, "mount", "/dev/shm");
 	child = fork();
 	if (child < 0)
 		die(1, "fork", "");
@@ -482,6 +488,8 @@ int main(void)
 			command_terminal(nfields, field);
 		} else if (!strcmp(field[0], "devpts") && nfields == 1) {
 			own_devpts = true;
+		} else if (!strcmp(field[0], "shm") && nfields == 1) {
+			own_shm = true;
 		} else if (!strcmp(field[0], "user") && nfields == 1) {
 			ordinary_user = true;
 		} else if (!strcmp(field[0], "start") && nfields == 2) {

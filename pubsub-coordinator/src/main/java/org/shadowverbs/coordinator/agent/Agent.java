@@ -434,7 +434,7 @@ public final class Agent implements AutoCloseable {
         final RestoredJob running;
         try {
             if (relocation.connected() && !manifest.hosts().isEmpty()) {
-                gate = new HostGate(manifest.hosts().size(), () -> coordinator.send(new Thawed(ranks.epoch())));
+                gate = new HostGate(ImageWorker.restores(manifest), () -> coordinator.send(new Thawed(ranks.epoch())));
             }
             tellAddresses(relocation);
             running = images.restore(manifest, ranks.welcomed(), deadline(), relocation, gate);

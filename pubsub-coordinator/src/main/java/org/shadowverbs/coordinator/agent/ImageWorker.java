@@ -241,6 +241,7 @@ final class ImageWorker {
         ranks.forEach(r -> byUid.put(r.uid, r));
         final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
         final RestoredJob job = new RestoredJob();
+        final List<Manifest.HostPart> parts = new ArrayList<>();
         final List<RestoreRequest> requests = new ArrayList<>();
         try {
             for (final Manifest.HostPart part : manifest.hosts()) {
@@ -248,11 +249,15 @@ final class ImageWorker {
                 for (final Manifest.RankPart r : part.ranks()) {
                     pipes.put(r.verdictInode(), byUid.get(r.uid()).verdictPipe.path());
                 }
-                requests.add(new RestoreRequest(restoreFolder.resolve(part.directory()), part.images(),
-                        restoreFolder.getFileName().toString(), pipes, own.resolve("0"), own.resolve("1"), own.resolve("2"),
-                        deadline, progress(manifest.epoch(), "THAW"), relocation.moves(part), gate));
+                for (final HostImages images : part.images().together()) {
+                    parts.add(part);
+                    requests.add(new RestoreRequest(restoreFolder.resolve(part.directory()), images,
+                            restoreFolder.getFileName().toString(), pipes, own.resolve("0"), own.resolve("1"), own.resolve("2"),
+                            deadline, progress(manifest.epoch(), "THAW"), relocation.moves(part),
+                            ownMemory(manifest, part, images), gate));
+                }
             }
-            restore(manifest, requests, gate, job);
+            restore(parts, requests, gate, job);
             return job;
         } catch (CheckpointException | RuntimeException e) {
             job.close();
@@ -260,9 +265,20 @@ final class ImageWorker {
         }
     }
 
+    /** How many restores there are, each of what has to be restored together. */
+    static int restores(final Manifest manifest) {
+        return manifest.hosts().stream().mapToInt(part -> part.images().together().size()).sum();
+    }
+
+    /** Only what comes back alone, on its own host, finds the files of that host's /dev/shm that it knows. */
+    private boolean ownMemory(final Manifest manifest, final Manifest.HostPart part, final HostImages images) {
+        return restores(manifest) > 1 || !part.host().equals(options.host())
+                || images.trees().stream().anyMatch(tree -> tree.memory() != 0);
+    }
+
     /** Parts that wait for each other are restored at the same time. */
-    private void restore(final Manifest manifest, final List<RestoreRequest> requests, final HostGate gate, final RestoredJob job)
-            throws CheckpointException {
+    private void restore(final List<Manifest.HostPart> parts, final List<RestoreRequest> requests, final HostGate gate,
+            final RestoredJob job) throws CheckpointException {
         final List<CompletableFuture<RestoredTrees>> restores = new ArrayList<>();
         for (final RestoreRequest request : requests) {
             final CompletableFuture<RestoredTrees> restored = new CompletableFuture<>();
@@ -289,7 +305,7 @@ final class ImageWorker {
         CheckpointException failure = null;
         for (int i = 0; i < restores.size(); i++) {
             try {
-                job.add(manifest.hosts().get(i), restores.get(i).join());
+                job.add(parts.get(i), restores.get(i).join());
             } catch (CompletionException e) {
                 failure = failure != null ? failure : e.getCause() instanceof CheckpointException c ? c
                         : new CheckpointException(e.getCause().toString(), e.getCause());

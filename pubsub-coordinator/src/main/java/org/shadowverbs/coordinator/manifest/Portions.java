@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.manifest;
 
+import java.net.InetAddress;
+import java.net.UnknownHostException;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
@@ -14,7 +16,7 @@ import org.shadowverbs.coordinator.process.TreeImage;
 
 /**
  * What of a checkpoint can be restored by itself, on a host of its own: each launched program, but programs with a TCP
- * connection between them only together.
+ * connection between them only together. Those that had come to one host from several can be divided again.
  */
 public final class Portions {
     private Portions() {
@@ -84,6 +86,15 @@ public final class Portions {
     }
 
     private static boolean areConnected(final TreeImage one, final TreeImage other) {
-        return one.connections().stream().map(TcpConnection::mirrored).anyMatch(other.connections()::contains);
+        return one.connections().stream().map(TcpConnection::mirrored)
+                .anyMatch(c -> (one.memory() == other.memory() || isLoopback(c)) && other.connections().contains(c));
+    }
+
+    private static boolean isLoopback(final TcpConnection connection) {
+        try {
+            return InetAddress.getByName(connection.localAddress()).isLoopbackAddress();
+        } catch (final UnknownHostException e) {
+            throw new IllegalArgumentException("not a numeric address: " + connection.localAddress(), e);
+        }
     }
 }

@@ -253,10 +253,13 @@ public final class Criu implements ProcessCheckpointer {
         if (request.images().trees().stream().anyMatch(TreeImage::ownTerminals)) {
             init.send("devpts");
         }
+        if (request.ownMemory()) {
+            init.send("shm");
+        }
         final long initPid = init.start(freePids(request.images()),
                 new Stall(request.deadline(), () -> 0, request.progress()));
         for (final TreeImage tree : request.images().trees()) {
-            UserFiles.putBack(tree, request.imageDirectory().resolve(tree.directory()), request.checkpointName());
+            UserFiles.putBack(tree, request.imageDirectory().resolve(tree.directory()), request.checkpointName(), initPid);
         }
         final String namespace = Proc.namespace(initPid, "pid");
         final List<Long> nanos = new CriuRestore(criu, init, request, descriptors,

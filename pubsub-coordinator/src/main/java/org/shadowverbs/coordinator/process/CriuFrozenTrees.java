@@ -329,7 +329,7 @@ final class CriuFrozenTrees implements FrozenTrees {
         return new TreeImage(
                 tree.name(), name, processes(still, shared), ImageFiles.seal(folder, threads, request.progress()), outputs,
                 UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still),
-                tcp == null ? List.of() : tcp.alive(), dumpNanos, null);
+                tcp == null ? List.of() : tcp.alive(), UserFiles.memory(tree.top().pid()), dumpNanos, null);
     }
 
     /** The tree as CRIU has saved it, which may have other processes and files than when it was looked at. */

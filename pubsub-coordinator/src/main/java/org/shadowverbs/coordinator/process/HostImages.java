@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.process;
 
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 
 /**
  * The images of one host's processes, for the manifest.
@@ -26,4 +29,17 @@ public record HostImages(
         long bytes,
         long freezeNanos,
         long saveNanos) {
+    /**
+     * What is to be restored together: trees that had the same /dev/shm. What has one of its own comes from another host, where the
+     * same process numbers and names of files were in use.
+     *
+     * @return the images, divided
+     */
+    public List<HostImages> together() {
+        final Map<Long, List<TreeImage>> byMemory = new LinkedHashMap<>();
+        trees.forEach(tree -> byMemory.computeIfAbsent(tree.memory(), memory -> new ArrayList<>()).add(tree));
+        return byMemory.values().stream().map(some -> new HostImages(implementation, host, kernel, cpuModel, cpuFlags, some,
+                some.stream().flatMap(tree -> tree.files().stream()).mapToLong(ImageFile::bytes).sum(), freezeNanos, saveNanos))
+                .toList();
+    }
 }

@@ -9,12 +9,12 @@ import java.nio.file.Path;
 import java.util.Map;
 
 /**
- * A regular file that was open for writing, and is put back at restart.
+ * A regular file that was open for writing, or in /dev/shm, and is put back at restart.
  *
  * @param path  its absolute path
  * @param bytes its length when all stood still
  * @param copy  the image file that holds its contents as it was mapped shared and writable, and so rewritten in
- *              place; empty when it only needs its length
+ *              place, or was in /dev/shm; empty when it only needs its length
  * @param mode  its permission bits, which CRIU compares when it opens it again; 0 in manifests that do not say
  * @param uid   its owner
  * @param gid   its group
@@ -24,8 +24,9 @@ public record OutputFile(String path, long bytes, String copy, int mode, int uid
     private static final int USUAL = 0644;
     private static final int GROUP = 0070;
 
-    static OutputFile of(final String path, final String copy) throws IOException {
-        final Map<String, Object> a = Files.readAttributes(Path.of(path), "unix:size,mode,uid,gid");
+    /** @param file where this process finds it */
+    static OutputFile of(final String path, final Path file, final String copy) throws IOException {
+        final Map<String, Object> a = Files.readAttributes(file, "unix:size,mode,uid,gid");
         return new OutputFile(path, (long) a.get("size"), copy, (int) a.get("mode") & PERMISSIONS, (int) a.get("uid"),
                 (int) a.get("gid"));
     }

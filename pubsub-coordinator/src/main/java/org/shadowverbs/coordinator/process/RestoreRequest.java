@@ -21,6 +21,8 @@ import java.util.Map;
  * @param deadline       how long the restore may go on without anything being read
  * @param progress       of checking and restoring
  * @param moves          where the sockets of each tree are to be, by its name; a tree that is not named has them where they were
+ * @param ownMemory      whether /dev/shm is to be one of their own, with what they had there: the host's may have other files of
+ *                       the same names
  * @param gate           what all trees wait at before any of their processes runs; null: they need not
  */
 public record RestoreRequest(
@@ -34,5 +36,6 @@ public record RestoreRequest(
         Duration deadline,
         Progress progress,
         Map<String, SocketMoves> moves,
+        boolean ownMemory,
         RestoreGate gate) {
 }

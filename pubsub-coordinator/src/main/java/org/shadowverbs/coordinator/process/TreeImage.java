@@ -16,6 +16,7 @@ import java.util.List;
  * @param connections its ends of open TCP connections
  * @param listeners   its TCP sockets that listen; none in images of versions that did not say
  * @param alive       inodes of TCP sockets that ask whether the other end is alive, which the image does not say of them
+ * @param memory      a number of its /dev/shm if that is not the host's; 0: it is, or an older version has not said
  * @param dumpNanos   time to dump it
  * @param clocks      what its processes saw when all trees had been saved; null in images in which CRIU has kept its own reading
  */
@@ -30,6 +31,7 @@ public record TreeImage(
         List<TcpConnection> connections,
         List<TcpListener> listeners,
         List<Long> alive,
+        long memory,
         long dumpNanos,
         Clocks clocks) {
     public TreeImage {
@@ -67,6 +69,6 @@ public record TreeImage(
 
     TreeImage goingOnFrom(final Clocks then) {
         return new TreeImage(name, directory, processes, files, outputs, mapped, shellJob, connections, listeners,
-                alive, dumpNanos, then);
+                alive, memory, dumpNanos, then);
     }
 }

@@ -14,44 +14,80 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
-/** The files of the application that an image refers to by name: what it writes, and what it has mapped. */
+/**
+ * The files of the application that an image refers to by name: what it writes, and what it has mapped.
+ *
+ * <p>Those in /dev/shm are memory, which no other host has: all that a tree has of them is copied, and a tree whose /dev/shm is its
+ * own has all.
+ */
 final class UserFiles {
     private static final String DELETED = " (deleted)";
+    private static final Path MEMORY = Path.of("/dev/shm");
 
     private UserFiles() {
     }
 
     /** Records the files that a frozen tree writes, and copies to the folder those that are rewritten in place. */
     static List<OutputFile> outputs(final ProcessTree tree, final Path folder) throws IOException {
-        final Set<String> mapped = new LinkedHashSet<>();
+        final long pid = tree.top().pid();
+        final Set<String> copied = new LinkedHashSet<>(ownMemory(pid));
         final Set<String> paths = new LinkedHashSet<>();
         for (final ProcessTree.Member member : tree.members()) {
             for (final Proc.Mapping mapping : member.mappings()) {
-                if (mapping.shared() && mapping.writable() && named(mapping.name())) {
-                    mapped.add(mapping.name());
+                if ((mapping.shared() && mapping.writable() || isMemory(mapping.name())) && named(mapping.name(), pid)) {
+                    copied.add(mapping.name());
                 }
             }
             for (final Proc.Descriptor descriptor : member.descriptors()) {
-                if (descriptor.writable() && named(descriptor.target())) {
-                    paths.add(descriptor.target());
+                if ((descriptor.writable() || isMemory(descriptor.target())) && named(descriptor.target(), pid)) {
+                    (isMemory(descriptor.target()) ? copied : paths).add(descriptor.target());
                 }
             }
         }
-        paths.addAll(mapped);
+        paths.addAll(copied);
         final List<OutputFile> outputs = new ArrayList<>();
         for (final String path : paths) {
-            final String copy = mapped.contains(path) ? "file-" + outputs.size() : "";
+            final String copy = copied.contains(path) ? "file-" + outputs.size() : "";
             if (!copy.isEmpty()) {
                 PrivateFiles.makeEmpty(folder.resolve(copy));
                 try (OutputStream to = Files.newOutputStream(folder.resolve(copy))) {
-                    Files.copy(Path.of(path), to);
+                    Files.copy(asSeenBy(pid, path), to);
                 }
             }
-            outputs.add(OutputFile.of(path, copy));
+            outputs.add(OutputFile.of(path, asSeenBy(pid, path), copy));
         }
         return outputs;
+    }
+
+    private static boolean isMemory(final String path) {
+        return Path.of(path).startsWith(MEMORY);
+    }
+
+    /** A file of a process; in /dev/shm, which may be one of its own, the one that it has there. */
+    private static Path asSeenBy(final long pid, final String path) {
+        return isMemory(path) ? Proc.path(pid, "root").resolve(path.substring(1)) : Path.of(path);
+    }
+
+    /** The device number of a process's /dev/shm; 0 when it is this process's too, or there is none. */
+    static long memory(final long pid) throws IOException {
+        final Path folder = asSeenBy(pid, MEMORY.toString());
+        final long device = Files.isDirectory(folder) ? (long) Files.getAttribute(folder, "unix:dev") : 0;
+        return Files.isDirectory(MEMORY) && (long) Files.getAttribute(MEMORY, "unix:dev") == device ? 0 : device;
+    }
+
+    /** All files of a /dev/shm that is another one than this process's; none when it is the same. */
+    private static List<String> ownMemory(final long pid) throws IOException {
+        if (memory(pid) == 0) {
+            return List.of();
+        }
+        final Path folder = asSeenBy(pid, MEMORY.toString());
+        try (Stream<Path> files = Files.walk(folder)) {
+            return files.filter(file -> Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS))
+                    .map(file -> MEMORY.resolve(folder.relativize(file).toString()).toString()).sorted().toList();
+        }
     }
 
     /** Records the files that a tree has mapped and does not write: programs and libraries. */
@@ -60,7 +96,8 @@ final class UserFiles {
         for (final ProcessTree.Member member : tree.members()) {
             for (final Proc.Mapping mapping : member.mappings()) {
                 final String name = mapping.name();
-                if (!(mapping.shared() && mapping.writable()) && !files.containsKey(name) && named(name)) {
+                if (!(mapping.shared() && mapping.writable()) && !isMemory(name) && !files.containsKey(name)
+                        && named(name, tree.top().pid())) {
                     files.put(name, new MappedFile(name, Files.size(Path.of(name)), BuildId.of(Path.of(name))));
                 }
             }
@@ -100,14 +137,21 @@ final class UserFiles {
         return findings;
     }
 
-    /** Puts the files that a tree writes back to what they were; what they had grown by is kept beside them. */
-    static void putBack(final TreeImage tree, final Path folder, final String checkpointName) throws IOException {
+    /**
+     * Puts the files that a tree writes back to what they were; what they had grown by is kept beside them.
+     *
+     * @param pid a process that has the /dev/shm that the tree is to have
+     */
+    static void putBack(final TreeImage tree, final Path folder, final String checkpointName, final long pid) throws IOException {
         for (final OutputFile file : tree.outputs()) {
-            final Path path = Path.of(file.path());
+            final Path path = asSeenBy(pid, file.path());
             if (!file.copy().isEmpty()) {
                 // In place, so that it keeps its owner and mode; one that is gone gets them again.
                 final boolean gone = !Files.exists(path, LinkOption.NOFOLLOW_LINKS);
                 if (gone) {
+                    if (isMemory(file.path())) {
+                        Files.createDirectories(path.getParent());
+                    }
                     PrivateFiles.makeEmpty(path);
                 }
                 try (OutputStream to = Files.newOutputStream(path, StandardOpenOption.WRITE,
@@ -136,19 +180,19 @@ final class UserFiles {
             for (long at = length; at < from.size();) {
                 at += from.transferTo(at, from.size() - at, to);
             }
-            OutputFile.of(path.toString(), "").own(tail);
+            OutputFile.of(path.toString(), path, "").own(tail);
             to.force(true);
             from.truncate(length);
         }
     }
 
     /** Whether it is the name of a regular file that is still there under it. */
-    private static boolean named(final String path) {
+    private static boolean named(final String path, final long pid) {
         return path.startsWith("/")
                 && !path.endsWith(DELETED)
                 && !path.startsWith("/memfd:")
                 && !path.startsWith("/proc/")
                 && !path.startsWith("/sys/")
-                && Files.isRegularFile(Path.of(path));
+                && Files.isRegularFile(asSeenBy(pid, path));
     }
 }

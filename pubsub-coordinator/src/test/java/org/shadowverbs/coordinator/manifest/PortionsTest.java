@@ -18,9 +18,13 @@ class PortionsTest {
     private static final TcpConnection OTHER_END = new TcpConnection("127.0.0.1", 2000, "127.0.0.1", 1000);
 
     private static TreeImage tree(final int rank, final TcpConnection... connections) {
+        return tree(rank, 0, connections);
+    }
+
+    private static TreeImage tree(final int rank, final long memory, final TcpConnection... connections) {
         return new TreeImage("rank " + rank, "tree-" + rank, List.of(new ProcessImage("rank " + rank, 100 + rank, 0,
                 "app", 1, List.of())), List.of(new ImageFile("pages.img", 10 + rank, "sum")), List.of(), List.of(),
-                false, List.of(connections), List.of(), List.of(), 1, null);
+                false, List.of(connections), List.of(), List.of(), memory, 1, null);
     }
 
     /** One rank in each tree, numbered as the trees are. */
@@ -49,6 +53,16 @@ class PortionsTest {
     void programsThatAreConnectedStayTogether() {
         final Manifest m = manifest(part("a", 0, tree(0, ONE_END), tree(1), tree(2, OTHER_END)), part("b", 3, tree(3)));
         assertEquals(List.of(List.of(1), List.of(0, 2), List.of(3)), ranks(Portions.of(m)));
+    }
+
+    @Test
+    void connectedProgramsThatCameFromSeveralHostsCanBeDivided() {
+        final TcpConnection end = new TcpConnection("10.0.0.1", 1000, "10.0.0.1", 2000);
+        final Manifest m = manifest(part("a", 0, tree(0, 7, end), tree(1, 8, end.mirrored()), tree(2, 8, end.mirrored())),
+                part("b", 3, tree(3, 7, ONE_END), tree(4, 8, OTHER_END)));
+        assertEquals(List.of(List.of(0), List.of(1), List.of(2), List.of(3, 4)), ranks(Portions.of(m)));
+        assertEquals(List.of(List.of("tree-0"), List.of("tree-1", "tree-2")), m.hosts().getFirst().images().together().stream()
+                .map(images -> images.trees().stream().map(TreeImage::directory).toList()).toList());
     }
 
     @Test

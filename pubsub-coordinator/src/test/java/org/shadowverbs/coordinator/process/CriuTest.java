@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.process;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -295,7 +296,7 @@ final class CriuTest {
             kill(rank);
             try (RandomAccessFile other = new RandomAccessFile(second.toFile(), "rw")) {
                 final RestoredTrees trees = restore(new RestoreRequest(directory, saved, "ckpt", Map.of(pipe, second),
-                        Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), OPEN));
+                        Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), false, OPEN));
                 other.write('b');
                 TestPrograms.await("got b", () -> TestPrograms.lines(out).contains("got b"));
                 assertFalse(trees.exitStatuses().get("rank 0").isDone());
@@ -333,6 +334,41 @@ final class CriuTest {
         kill(process);
         assertEquals(5, status(restore(directory, saved), "both"));
         assertCounted(TestPrograms.lines(out), 300);
+    }
+
+    /** Another program of the host it comes to may have a file of that name; and it takes its own along from there. */
+    @Test
+    void hasItsFilesOfSharedMemoryBesideOthersOfTheSameName() throws Exception {
+        final Path go = folder.resolve("go");
+        final Path file = Files.createTempFile(Path.of("/dev/shm"), "shadowverbs-test-", "");
+        try {
+            final Process process = start(out, "sh", "-c", "exec 7<>" + file + "; echo kept >&7; echo ready; while [ ! -e " + go
+                    + " ]; do sleep 0.02; done; cat " + file + "; exit 3");
+            TestPrograms.awaitLines(out, 1);
+            final Path first = images();
+            final HostImages saved = save(first, request(root("rank 0", process)));
+            kill(process);
+            Files.writeString(file, "of another program\n");
+
+            final RestoredTrees trees = restoreBesideOthers(first, saved);
+            final Path second = images();
+            final HostImages again = save(second, request(new ProcessRoot("rank 0", trees.hostPids().get("rank 0"))));
+            assertEquals(0, saved.trees().getFirst().memory());
+            assertNotEquals(0, again.trees().getFirst().memory());
+            trees.close();
+            final RestoredTrees last = restoreBesideOthers(second, again);
+            Files.createFile(go);
+            assertEquals(3, status(last, "rank 0"));
+            assertEquals(List.of("ready", "kept"), TestPrograms.lines(out));
+            assertEquals("of another program\n", Files.readString(file));
+        } finally {
+            Files.delete(file);
+        }
+    }
+
+    private RestoredTrees restoreBesideOthers(final Path directory, final HostImages saved) throws CheckpointException {
+        return restore(new RestoreRequest(
+                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), true, OPEN));
     }
 
     @Test
@@ -551,7 +587,7 @@ final class CriuTest {
         final HostImages elsewhere = new HostImages(saved.implementation(), saved.host(), saved.kernel(), saved.cpuModel(),
                 saved.cpuFlags(), saved.trees().stream().map(tree -> new TreeImage(tree.name(), tree.directory(),
                         tree.processes(), tree.files(), tree.outputs(), tree.mapped(), tree.shellJob(), tree.connections(),
-                        tree.listeners(), tree.alive(), tree.dumpNanos(), tree.clocks().plus(later))).toList(),
+                        tree.listeners(), tree.alive(), tree.memory(), tree.dumpNanos(), tree.clocks().plus(later))).toList(),
                 saved.bytes(), saved.freezeNanos(), saved.saveNanos());
         final Clocks now = Clocks.now();
         final Clocks ahead = Clocks.offsets(restore(directory, elsewhere).hostPids().get("rank 0"));
@@ -583,7 +619,7 @@ final class CriuTest {
 
     private RestoredTrees restore(final Path directory, final HostImages saved) throws CheckpointException {
         return restore(new RestoreRequest(
-                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), OPEN));
+                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), false, OPEN));
     }
 
     private RestoredTrees restore(final RestoreRequest request) throws CheckpointException {

@@ -230,7 +230,9 @@ public class TwoNodes implements AutoCloseable {
         try {
             final List<Path> hostNames = new ArrayList<>();
             for (final Running node : nodes) {
-                hostNames.add(Files.readSymbolicLink(hostName(node.pid())));
+                if (node.isRunning()) { // else it could not be made, which is what is to be said
+                    hostNames.add(Files.readSymbolicLink(hostName(node.pid())));
+                }
             }
             for (final Running program : programs) {
                 program.close();
