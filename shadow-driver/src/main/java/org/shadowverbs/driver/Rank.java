@@ -7,7 +7,6 @@ import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.coordinator.client.AgentPlace;
 import org.shadowverbs.coordinator.client.JobBackend;
 import org.shadowverbs.coordinator.client.Verdict;
-import org.shadowverbs.driver.backend.Backend;
 import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.checkpoint.CheckpointThread;
 import org.shadowverbs.driver.model.KeyMaps;
@@ -41,7 +40,7 @@ public final class Rank {
     }
 
     /** The backend is the job's: the one that a restart has chosen counts for more than what the launch had said. */
-    private static void followJob(final Native library, final Backend backend) {
+    private static void followJob(final Native library, final ChosenBackend backend) {
         try {
             final Path agent = AgentPlace.ofThisProcess();
             final JobBackend jobs = agent == null ? null : JobBackend.read(agent);
@@ -52,7 +51,8 @@ public final class Rank {
                 }
             }
         } catch (IOException | VerbsException e) {
-            library.say("the backend of the job is not known: " + e.getMessage() + "; " + backend.name() + " is used");
+            library.say("the backend of the job is not known: " + e.getMessage() + "; " + backend.now().name()
+                    + " is used");
         }
     }
 
@@ -76,7 +76,7 @@ public final class Rank {
                     : IdMasks.IDENTITY;
             library.setMasks(masks.qpNum(), masks.key(), masks.lid(), masks.gid());
             final Model model = new Model(masks);
-            final Backend backend = new ChosenBackend(library, System.getenv("SHADOWVERBS_BACKEND"));
+            final ChosenBackend backend = new ChosenBackend(library, System.getenv("SHADOWVERBS_BACKEND"));
             followJob(library, backend);
             final KeyMaps keyMaps = new KeyMaps(library);
             final CheckpointThread checkpoints = new CheckpointThread(library, backend, model, keyMaps);

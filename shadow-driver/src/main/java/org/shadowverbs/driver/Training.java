@@ -15,10 +15,10 @@ import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.coordinator.client.BackendName;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
-import org.shadowverbs.driver.backend.Backend;
-import org.shadowverbs.driver.backend.HcaBackend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.checkpoint.CheckpointThread;
 import org.shadowverbs.driver.checkpoint.PeerTable;
 import org.shadowverbs.driver.drain.Drain;
@@ -46,7 +46,7 @@ import org.shadowverbs.ids.QpRecord;
  */
 final class Training {
     private final Native library = new NativeLibrary();
-    private final Backend backend = new HcaBackend(library);
+    private final ChosenBackend backend = new ChosenBackend(library, BackendName.HCA);
     private final Model model = new Model(IdMasks.IDENTITY);
     private final KeyMaps keyMaps = new KeyMaps(library);
     private final Verbs verbs;
@@ -72,7 +72,7 @@ final class Training {
         library.setMasks(0, 0, 0, 0);
         library.mailbox();
         library.mailboxTake(0);
-        final long[] devices = backend.devices();
+        final long[] devices = backend.now().devices();
         if (devices.length == 0) {
             return;
         }
@@ -115,7 +115,7 @@ final class Training {
     /** What this process does by itself in a checkpoint; there is no agent. */
     private void checkpoint() {
         for (final Context context : model.contexts.inOrder()) {
-            Ports.refresh(backend, context, model.masks);
+            Ports.refresh(backend.now(), context, model.masks);
         }
         final PeerTable peers = new PeerTable(model, 0);
         peers.refresh();
@@ -124,7 +124,7 @@ final class Training {
         library.gateAnnounce(true);
         library.gateClose(TimeUnit.SECONDS.toNanos(5));
         final RealObjects realObjects = new RealObjects(library, backend, model, verbs.queuePairs());
-        final Drain drain = new Drain(library, backend, model, peers.connections(), 0, "b/");
+        final Drain drain = new Drain(library, backend.now(), model, peers.connections(), 0, "b/");
         try {
             drain.round(published);
             drain.published();

@@ -3,7 +3,12 @@ package org.shadowverbs.driver.backend;
 
 import java.lang.foreign.MemorySegment;
 import java.util.Map;
+import org.shadowverbs.bindings.verbs.ibv_context;
+import org.shadowverbs.bindings.verbs.ibv_mr;
+import org.shadowverbs.bindings.verbs.ibv_mw;
+import org.shadowverbs.bindings.verbs.ibv_qp;
 import org.shadowverbs.coordinator.client.BackendName;
+import org.shadowverbs.driver.nativelib.Structs;
 import org.shadowverbs.driver.nativelib.VerbsErrno;
 import org.shadowverbs.driver.nativelib.VerbsException;
 import org.shadowverbs.ids.NumberRanges;
@@ -11,7 +16,7 @@ import org.shadowverbs.ids.NumberRanges;
 /**
  * Where real objects come from: a verbs library with its devices. All pointers are of real objects. What returns a
  * pointer throws {@link VerbsException} with the library's errno; what returns an int gives 0 or the errno value.
- * The structs are those of {@code infiniband/verbs.h}.
+ * The structs are those of {@code infiniband/verbs.h}. {@link ChosenBackend} says which one is in use.
  */
 public interface Backend {
     /**
@@ -20,17 +25,21 @@ public interface Backend {
      */
     int CQ_ROOM = 32;
 
+    /**
+     * What has nothing behind it is 0: objects of a process that could not be reattached. These can be ended, and all else
+     * fails, as on a device that was taken away.
+     *
+     * @param real an object that a verb is about
+     * @throws VerbsException EIO: there is nothing behind it
+     */
+    static void live(final long real) {
+        if (real == 0) {
+            throw new VerbsException(VerbsErrno.EIO);
+        }
+    }
+
     /** See {@link BackendName}. */
     String name();
-
-    /**
-     * Goes over to another backend. Only {@link ChosenBackend} can, and only when no real object is left.
-     *
-     * @throws VerbsException there is no such backend
-     */
-    default void choose(final String name) {
-        throw new VerbsException(VerbsErrno.EINVAL, "the backend is " + name() + ", not " + name);
-    }
 
     /**
      * The process was restored, on another host perhaps; no device is open.
@@ -115,7 +124,10 @@ public interface Backend {
     /** @return the index, or a negative errno value */
     int pkeyIndex(long context, int port, int pkey);
 
-    int completionVectors(long context);
+    default int completionVectors(final long context) {
+        live(context);
+        return ibv_context.num_comp_vectors(Structs.at(context, ibv_context.sizeof()));
+    }
 
     long allocPd(long context);
 
@@ -133,7 +145,10 @@ public interface Backend {
 
     int deallocMw(long mw);
 
-    int mwRkey(long mw);
+    default int mwRkey(final long mw) {
+        live(mw);
+        return ibv_mw.rkey(Structs.at(mw, ibv_mw.sizeof()));
+    }
 
     /** @param attr struct ibv_alloc_dm_attr */
     long allocDm(long context, MemorySegment attr);
@@ -145,9 +160,15 @@ public interface Backend {
 
     int deregMr(long mr);
 
-    int lkey(long mr);
+    default int lkey(final long mr) {
+        live(mr);
+        return ibv_mr.lkey(Structs.at(mr, ibv_mr.sizeof()));
+    }
 
-    int rkey(long mr);
+    default int rkey(final long mr) {
+        live(mr);
+        return ibv_mr.rkey(Structs.at(mr, ibv_mr.sizeof()));
+    }
 
     long createChannel(long context);
 
@@ -198,7 +219,10 @@ public interface Backend {
     /** @param attr struct ibv_qp_open_attr */
     long openQp(long context, MemorySegment attr);
 
-    int qpNum(long qp);
+    default int qpNum(final long qp) {
+        live(qp);
+        return ibv_qp.qp_num(Structs.at(qp, ibv_qp.sizeof()));
+    }
 
     /** @param gid union ibv_gid */
     int attachMcast(long qp, MemorySegment gid, int lid);

@@ -8,10 +8,7 @@ import org.shadowverbs.bindings.verbs.ibv_cq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_device_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_gid_entry;
-import org.shadowverbs.bindings.verbs.ibv_mr;
-import org.shadowverbs.bindings.verbs.ibv_mw;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
-import org.shadowverbs.bindings.verbs.ibv_qp;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
@@ -66,12 +63,22 @@ public final class Ib2TcpBackend implements Backend {
         void run();
     }
 
-    private static long made(final Making verb) {
+    private static long made(final long object, final Making verb) {
+        Backend.live(object);
         try {
             return verb.run();
         } catch (DeviceException e) {
             throw new VerbsException(e.errno(), e.getMessage());
         }
+    }
+
+    private int err(final long object, final Doing verb) {
+        Backend.live(object);
+        return err(verb);
+    }
+
+    private int ended(final long object, final Doing verb) {
+        return object == 0 ? 0 : err(verb);
     }
 
     /** What the device refuses is said: nobody else knows why. That an object is in use is an answer, which the program understands. */
@@ -124,21 +131,23 @@ public final class Ib2TcpBackend implements Backend {
 
     @Override
     public String deviceName(final long device) {
+        Backend.live(device);
         return BackendName.TCP_DEVICE;
     }
 
     @Override
     public long openDevice(final long device) {
-        return made(verbs::openDevice);
+        return made(device, verbs::openDevice);
     }
 
     @Override
     public int closeDevice(final long context) {
-        return err(() -> verbs.closeDevice(context));
+        return ended(context, () -> verbs.closeDevice(context));
     }
 
     @Override
     public int queryDevice(final long context, final MemorySegment attr) {
+        Backend.live(context);
         attr.fill((byte) 0);
         ibv_device_attr.fw_ver(attr).setString(0, "1");
         ibv_device_attr.node_guid(attr, host.guid());
@@ -176,11 +185,13 @@ public final class Ib2TcpBackend implements Backend {
 
     @Override
     public Map<String, Long> limits(final long context) {
+        Backend.live(context);
         return Limits.byName();
     }
 
     @Override
     public int queryDeviceEx(final long context, final MemorySegment attr) {
+        Backend.live(context);
         attr.fill((byte) 0);
         ibv_device_attr_ex.max_dm_size(attr, Limits.MAX_DM);
         ibv_device_attr_ex.phys_port_cnt_ex(attr, 1);
@@ -191,6 +202,7 @@ public final class Ib2TcpBackend implements Backend {
 
     @Override
     public int queryPort(final long context, final int port, final MemorySegment attr) {
+        Backend.live(context);
         if (port != 1) {
             return VerbsErrno.EINVAL;
         }
@@ -241,6 +253,7 @@ public final class Ib2TcpBackend implements Backend {
 
     @Override
     public int queryGid(final long context, final int port, final int index, final MemorySegment gid) {
+        Backend.live(context);
         if (port != 1 || index < 0 || index >= GIDS) {
             return VerbsErrno.EINVAL;
         }
@@ -251,6 +264,7 @@ public final class Ib2TcpBackend implements Backend {
     @Override
     public int queryGidEx(final long context, final int port, final int index, final MemorySegment entry,
             final int flags) {
+        Backend.live(context);
         if (port != 1 || index < 0 || index >= GIDS || flags != 0) {
             return port == 1 && flags == 0 ? VerbsErrno.ENODATA : VerbsErrno.EINVAL;
         }
@@ -263,12 +277,14 @@ public final class Ib2TcpBackend implements Backend {
 
     @Override
     public int queryGidTable(final long context, final MemorySegment entries, final int maxEntries) {
+        Backend.live(context);
         return maxEntries < GIDS ? -VerbsErrno.EINVAL
                 : queryGidEx(context, 1, 0, ibv_gid_entry.asSlice(entries, 0), 0) == 0 ? GIDS : -VerbsErrno.EIO;
     }
 
     @Override
     public int queryPkey(final long context, final int port, final int index, final long pkey) {
+        Backend.live(context);
         if (port != 1 || index < 0 || index >= Limits.PKEYS) {
             return VerbsErrno.EINVAL;
         }
@@ -279,76 +295,65 @@ public final class Ib2TcpBackend implements Backend {
 
     @Override
     public int pkeyIndex(final long context, final int port, final int pkey) {
+        Backend.live(context);
         return port == 1 && (pkey & 0x7fff) == (DEFAULT_PKEY & 0x7fff) ? 0 : -VerbsErrno.EINVAL;
     }
 
     @Override
-    public int completionVectors(final long context) {
-        return 1;
-    }
-
-    @Override
     public long allocPd(final long context) {
-        return made(() -> verbs.allocPd(context));
+        return made(context, () -> verbs.allocPd(context));
     }
 
     @Override
     public int deallocPd(final long pd) {
-        return err(() -> verbs.deallocPd(pd));
+        return ended(pd, () -> verbs.deallocPd(pd));
     }
 
     @Override
     public long regMr(final long pd, final long address, final long length, final long iova, final int access) {
-        return made(() -> verbs.regMr(pd, address, length, iova, access));
+        return made(pd, () -> verbs.regMr(pd, address, length, iova, access));
     }
 
     @Override
     public int reregMr(final long mr, final int flags, final long pd, final long address, final long length,
             final int access) {
+        Backend.live(mr);
         return verbs.reregMr(mr, flags, pd, address, length, access);
     }
 
     @Override
     public int deregMr(final long mr) {
-        return err(() -> verbs.deregMr(mr));
-    }
-
-    @Override
-    public int lkey(final long mr) {
-        return ibv_mr.lkey(Structs.at(mr, ibv_mr.sizeof()));
-    }
-
-    @Override
-    public int rkey(final long mr) {
-        return ibv_mr.rkey(Structs.at(mr, ibv_mr.sizeof()));
+        return ended(mr, () -> verbs.deregMr(mr));
     }
 
     @Override
     public long createChannel(final long context) {
-        return made(() -> verbs.createChannel(context));
+        return made(context, () -> verbs.createChannel(context));
     }
 
     @Override
     public int destroyChannel(final long channel) {
-        return err(() -> verbs.destroyChannel(channel));
+        return ended(channel, () -> verbs.destroyChannel(channel));
     }
 
     @Override
     public long createCq(final long context, final int cqe, final long cqContext, final long channel,
             final int vector) {
+        Backend.live(context);
         if (vector != 0) {
             throw new VerbsException(VerbsErrno.EINVAL);
         }
-        return made(() -> verbs.createCq(context, cqe, cqContext, channel));
+        return made(context, () -> verbs.createCq(context, cqe, cqContext, channel));
     }
 
     /** The flags are hints: of one thread, and of room that is always there. */
     @Override
     public long createCqEx(final long context, final MemorySegment attr) {
+        Backend.live(context);
         if (ibv_cq_init_attr_ex.comp_vector(attr) != 0) {
             throw new VerbsException(VerbsErrno.EINVAL);
         }
-        return made(() -> verbs.createCqEx(context, ibv_cq_init_attr_ex.cqe(attr),
+        return made(context, () -> verbs.createCqEx(context, ibv_cq_init_attr_ex.cqe(attr),
                 ibv_cq_init_attr_ex.cq_context(attr).address(), ibv_cq_init_attr_ex.channel(attr).address(),
                 ibv_cq_init_attr_ex.wc_flags(attr)));
     }
@@ -356,156 +361,149 @@ public final class Ib2TcpBackend implements Backend {
     /** Moderation is a leave to make fewer events, not an obligation. */
     @Override
     public int modifyCq(final long cq, final MemorySegment attr) {
+        Backend.live(cq);
         return 0;
     }
 
     @Override
     public int resizeCq(final long cq, final int cqe) {
-        return err(() -> verbs.resizeCq(cq, cqe));
+        return err(cq, () -> verbs.resizeCq(cq, cqe));
     }
 
     @Override
     public int destroyCq(final long cq) {
-        return err(() -> verbs.destroyCq(cq));
+        return ended(cq, () -> verbs.destroyCq(cq));
     }
 
     @Override
     public long createQp(final long pd, final MemorySegment initAttr) {
-        return made(() -> verbs.createQp(pd, initAttr));
+        return made(pd, () -> verbs.createQp(pd, initAttr));
     }
 
     @Override
     public long createQpEx(final long context, final MemorySegment initAttr) {
-        return made(() -> verbs.createReceiver(ibv_qp_init_attr_ex.xrcd(initAttr).address(), initAttr));
+        return made(context, () -> verbs.createReceiver(ibv_qp_init_attr_ex.xrcd(initAttr).address(), initAttr));
     }
 
     @Override
     public long openQp(final long context, final MemorySegment attr) {
-        return made(() -> verbs.openQp(ibv_qp_open_attr.xrcd(attr).address(), ibv_qp_open_attr.qp_num(attr),
+        return made(context, () -> verbs.openQp(ibv_qp_open_attr.xrcd(attr).address(), ibv_qp_open_attr.qp_num(attr),
                 ibv_qp_open_attr.qp_context(attr).address()));
     }
 
     @Override
-    public int qpNum(final long qp) {
-        return ibv_qp.qp_num(Structs.at(qp, ibv_qp.sizeof()));
-    }
-
-    @Override
     public int attachMcast(final long qp, final MemorySegment gid, final int lid) {
-        return err(() -> verbs.attachMcast(qp, gid, lid));
+        return err(qp, () -> verbs.attachMcast(qp, gid, lid));
     }
 
     @Override
     public int detachMcast(final long qp, final MemorySegment gid, final int lid) {
-        return err(() -> verbs.detachMcast(qp, gid, lid));
+        return ended(qp, () -> verbs.detachMcast(qp, gid, lid));
     }
 
     @Override
     public int queryQp(final long qp, final MemorySegment attr, final int mask, final MemorySegment initAttr) {
-        return err(() -> verbs.queryQp(qp, attr, initAttr));
+        return err(qp, () -> verbs.queryQp(qp, attr, initAttr));
     }
 
     @Override
     public int modifyQp(final long qp, final MemorySegment attr, final int mask) {
-        return err(() -> verbs.modifyQp(qp, attr, mask));
+        return err(qp, () -> verbs.modifyQp(qp, attr, mask));
     }
 
     /** A program that wants it sees in ibv_query_device_ex that there is none. */
     @Override
     public int modifyQpRateLimit(final long qp, final MemorySegment attr) {
+        Backend.live(qp);
         return VerbsErrno.EOPNOTSUPP;
     }
 
     @Override
     public int destroyQp(final long qp) {
-        return err(() -> verbs.destroyQp(qp));
+        return ended(qp, () -> verbs.destroyQp(qp));
     }
 
     @Override
     public long allocNullMr(final long pd) {
-        return made(() -> verbs.allocNullMr(pd));
+        return made(pd, () -> verbs.allocNullMr(pd));
     }
 
     @Override
     public long allocDm(final long context, final MemorySegment attr) {
-        return made(() -> verbs.allocDm(context, ibv_alloc_dm_attr.length(attr), ibv_alloc_dm_attr.log_align_req(attr)));
+        return made(context, () -> verbs.allocDm(context, ibv_alloc_dm_attr.length(attr),
+                ibv_alloc_dm_attr.log_align_req(attr)));
     }
 
     @Override
     public int freeDm(final long dm) {
-        return err(() -> verbs.freeDm(dm));
+        return ended(dm, () -> verbs.freeDm(dm));
     }
 
     @Override
     public long regDmMr(final long pd, final long dm, final long offset, final long length, final int access) {
-        return made(() -> verbs.regDmMr(pd, dm, offset, length, access));
+        return made(pd, () -> verbs.regDmMr(pd, dm, offset, length, access));
     }
 
     @Override
     public long allocMw(final long pd, final int type) {
-        return made(() -> verbs.allocMw(pd, type));
+        return made(pd, () -> verbs.allocMw(pd, type));
     }
 
     @Override
     public int deallocMw(final long mw) {
-        return err(() -> verbs.deallocMw(mw));
-    }
-
-    @Override
-    public int mwRkey(final long mw) {
-        return ibv_mw.rkey(Structs.at(mw, ibv_mw.sizeof()));
+        return ended(mw, () -> verbs.deallocMw(mw));
     }
 
     @Override
     public long createSrq(final long pd, final MemorySegment initAttr) {
-        return made(() -> verbs.createSrq(pd, initAttr));
+        return made(pd, () -> verbs.createSrq(pd, initAttr));
     }
 
     /** Of XRC: a basic one is made by {@link #createSrq}. */
     @Override
     public long createSrqEx(final long context, final MemorySegment initAttr) {
-        return made(() -> verbs.createSrq(ibv_srq_init_attr_ex.pd(initAttr).address(),
+        return made(context, () -> verbs.createSrq(ibv_srq_init_attr_ex.pd(initAttr).address(),
                 ibv_srq_init_attr_ex.xrcd(initAttr).address(), ibv_srq_init_attr_ex.cq(initAttr).address(), initAttr));
     }
 
     @Override
     public int srqNum(final long srq) {
-        return (int) made(() -> verbs.srqNumber(srq));
+        return (int) made(srq, () -> verbs.srqNumber(srq));
     }
 
     @Override
     public long openXrcd(final long context, final MemorySegment attr) {
-        return made(() -> verbs.openXrcd(context, ibv_xrcd_init_attr.fd(attr), ibv_xrcd_init_attr.oflags(attr)));
+        return made(context, () -> verbs.openXrcd(context, ibv_xrcd_init_attr.fd(attr), ibv_xrcd_init_attr.oflags(attr)));
     }
 
     @Override
     public int closeXrcd(final long xrcd) {
-        return err(() -> verbs.closeXrcd(xrcd));
+        return ended(xrcd, () -> verbs.closeXrcd(xrcd));
     }
 
     @Override
     public int modifySrq(final long srq, final MemorySegment attr, final int mask) {
-        return err(() -> verbs.modifySrq(srq, attr, mask));
+        return err(srq, () -> verbs.modifySrq(srq, attr, mask));
     }
 
     @Override
     public int querySrq(final long srq, final MemorySegment attr) {
-        return err(() -> verbs.querySrq(srq, attr));
+        return err(srq, () -> verbs.querySrq(srq, attr));
     }
 
     @Override
     public int destroySrq(final long srq) {
-        return err(() -> verbs.destroySrq(srq));
+        return ended(srq, () -> verbs.destroySrq(srq));
     }
 
     @Override
     public long createAh(final long pd, final MemorySegment attr) {
-        return made(() -> verbs.createAh(pd, attr));
+        return made(pd, () -> verbs.createAh(pd, attr));
     }
 
     @Override
     public int destroyAh(final long ah) {
-        return err(() -> verbs.destroyAh(ah));
+        return ended(ah, () -> verbs.destroyAh(ah));
     }
 
     // What the device does not have.
@@ -517,6 +515,7 @@ public final class Ib2TcpBackend implements Backend {
     @Override
     public long regDmabufMr(final long pd, final long offset, final long length, final long iova, final int fd,
             final int access) {
+        Backend.live(pd);
         throw without("dma-buf regions");
     }
 }

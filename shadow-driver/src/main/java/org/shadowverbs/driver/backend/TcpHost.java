@@ -4,14 +4,12 @@ package org.shadowverbs.driver.backend;
 import static org.shadowverbs.driver.nativelib.Downcall.call;
 
 import java.lang.foreign.MemorySegment;
-import java.lang.foreign.SymbolLookup;
-import org.shadowverbs.driver.nativelib.Downcall;
 import org.shadowverbs.driver.nativelib.Native;
+import org.shadowverbs.driver.nativelib.NativeLibrary;
 import org.shadowverbs.ib2tcp.system.Host;
 
 /** The preload library's half of ib2tcp; functions of {@code native/include/shadowverbs_tcp.h}. */
 final class TcpHost implements Host {
-    private static final SymbolLookup LIBRARY = Downcall.library("libshadowverbs.so");
     private static final MemorySegment SV_TCP_CONTEXT_INIT = f("sv_tcp_context_init");
     private static final MemorySegment SV_TCP_DM_INIT = f("sv_tcp_dm_init");
     private static final MemorySegment SV_TCP_CQ_EX_INIT = f("sv_tcp_cq_ex_init");
@@ -29,7 +27,7 @@ final class TcpHost implements Host {
     }
 
     private static MemorySegment f(final String name) {
-        return Downcall.function(LIBRARY, name);
+        return NativeLibrary.function(name);
     }
 
     @Override

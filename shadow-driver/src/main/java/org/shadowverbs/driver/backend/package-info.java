@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /**
  * Where real objects come from: the verbs library of this host, or ib2tcp; {@link
- * org.shadowverbs.driver.backend.ChosenBackend} is the one in use. Uses nativelib.
+ * org.shadowverbs.driver.backend.ChosenBackend} says which is in use. Uses nativelib.
  */
 package org.shadowverbs.driver.backend;

@@ -24,7 +24,7 @@ import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.client.WayBack;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.drain.Connection;
 import org.shadowverbs.driver.drain.Drain;
 import org.shadowverbs.driver.drain.Drained;
@@ -59,7 +59,7 @@ final class Checkpoint {
     private static final long LONGEST_PAUSE_NANOS = 5_000_000;
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final Reattach reattach;
     private final SharedReceivers receivers;
@@ -109,7 +109,7 @@ final class Checkpoint {
         Path socket();
     }
 
-    Checkpoint(final Native library, final Backend backend, final Model model, final Reattach reattach,
+    Checkpoint(final Native library, final ChosenBackend backend, final Model model, final Reattach reattach,
             final SharedReceivers receivers, final RealObjects realObjects, final Disconnections disconnections,
             final Timings timings, final Agent agent, final RankLink link, final CheckpointRequest request) {
         this.library = library;
@@ -215,7 +215,7 @@ final class Checkpoint {
     private void announce() throws Refusal, CheckpointAborted, IOException {
         for (final Context context : model.contexts.inOrder()) {
             if (!context.reattached) {
-                Ports.refresh(backend, context, model.masks);
+                Ports.refresh(backend.now(), context, model.masks);
             }
         }
         JoiningRank.begun(link, epoch);
@@ -233,7 +233,8 @@ final class Checkpoint {
     private void exchangePeers(final Phase phase) throws Refusal, CheckpointAborted, IOException {
         // While the gates are open domains come and go.
         final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank(), receivers.self(),
-                context -> XrcVerbs.device(library, backend, context), qp -> XrcVerbs.targets(library, qp)) : null;
+                context -> XrcVerbs.device(library, backend.now(), context),
+                qp -> XrcVerbs.targets(library, qp)) : null;
         Reply reply = publishPeers(phase, 0, domains);
         if (domains != null) {
             model.sharers(sharers(domains, reply.ranks()));
@@ -297,7 +298,8 @@ final class Checkpoint {
             synchronized (qp) {
                 ibv_qp_attr.qp_state(attr, qp.attributes.stateForChange());
                 return qp.real == 0 ? VerbsErrno.EINVAL
-                        : backend.modifyQp(qp.real, attr, verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_MIN_RNR_TIMER());
+                        : backend.now().modifyQp(qp.real, attr,
+                                verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_MIN_RNR_TIMER());
             }
         }
     }
@@ -313,7 +315,7 @@ final class Checkpoint {
     /** Now that no application thread can change them, the queue pairs are paired for good. */
     private void pairAtClosedGate() throws Refusal, CheckpointAborted, IOException {
         for (final Context context : model.contexts.inOrder()) {
-            Ports.ensure(backend, context, model.masks); // opened since ANNOUNCE
+            Ports.ensure(backend.now(), context, model.masks); // opened since ANNOUNCE
         }
         exchangePeers(Phase.CLOSE);
         XrcVerbs.forgetForeignQps(library, model, shared);
@@ -362,7 +364,7 @@ final class Checkpoint {
      * @return false: the checkpoint was given up and the application runs on already
      */
     private boolean drain() throws IOException {
-        final Drain drain = new Drain(library, backend, model, peers.connections(), link.rank(), "b/");
+        final Drain drain = new Drain(library, backend.now(), model, peers.connections(), link.rank(), "b/");
         try {
             if (drained(drain)) {
                 return true;
@@ -505,9 +507,9 @@ final class Checkpoint {
     /** The restart says what the real objects are made of from now on; a process that was not restored keeps its own. */
     private void choose(final String name) {
         try {
-            backend.choose(name.equals(Verdict.SAME_BACKEND) ? backend.name() : name);
+            backend.choose(name.equals(Verdict.SAME_BACKEND) ? backend.now().name() : name);
         } catch (VerbsException e) {
-            library.say(e.getMessage() + "; " + backend.name() + " is used");
+            library.say(e.getMessage() + "; " + backend.now().name() + " is used");
         }
     }
 

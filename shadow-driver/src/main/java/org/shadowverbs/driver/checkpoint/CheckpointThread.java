@@ -18,7 +18,7 @@ import org.shadowverbs.coordinator.client.LinkLost;
 import org.shadowverbs.coordinator.client.LinkLostException;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Job;
 import org.shadowverbs.driver.model.KeyMaps;
@@ -47,7 +47,7 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
     private static final long STACK = 512 << 10;
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final KeyMaps keyMaps;
     private final Disconnections disconnections;
@@ -66,7 +66,8 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
     /** Ids of others may be carried over without this process having heard of it. */
     private volatile boolean joining = true;
 
-    public CheckpointThread(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps) {
+    public CheckpointThread(final Native library, final ChosenBackend backend, final Model model,
+            final KeyMaps keyMaps) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -185,10 +186,10 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
 
     private CheckAnswer outlook() {
         try {
-            return new Outlook(backend, model, link.rank()).look();
+            return new Outlook(backend.now(), model, link.rank()).look();
         } catch (RuntimeException e) {
             return new CheckAnswer(List.of("its objects can't be looked at: " + e.getMessage()), Set.of(), Map.of(),
-                    backend.listener());
+                    backend.now().listener());
         }
     }
 
@@ -338,14 +339,14 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
     /** The process ends normally: leaves word of its queue pairs, whose peers may live on. */
     @Override
     public void exit(final int status) {
-        backend.settle();
+        backend.now().settle();
         final RankLink current = link;
         if (current == null) {
             return;
         }
         try {
             for (final Context context : model.contexts.inOrder()) {
-                Ports.ensure(backend, context, model.masks);
+                Ports.ensure(backend.now(), context, model.masks);
             }
             current.publish(PeerTable.exitRecords(model, current.rank(), queuePairs.receivers().leaveAll(null)));
             current.goodbye(status);

@@ -8,6 +8,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
+import java.util.Arrays;
 import java.util.Optional;
 
 /**
@@ -59,40 +60,21 @@ public final class Downcall {
         return errnoSegment().get(ValueLayout.JAVA_INT, 0);
     }
 
-    public static long call(final MemorySegment function, final long a, final long b, final long c, final long d,
-            final long e, final long f) {
+    /**
+     * Calls a function of C.
+     *
+     * @param arguments at most {@link #ARGUMENTS}; those that it does not read are 0
+     * @return its result; one that is narrower in C is to be cast
+     */
+    public static long call(final MemorySegment function, final long... arguments) {
         if (function.address() == 0) {
             throw new VerbsException(VerbsErrno.EOPNOTSUPP, "the library lacks a function that was called");
         }
+        final long[] all = Arrays.copyOf(arguments, ARGUMENTS);
         try {
-            return (long) CALL.invokeExact(function, errnoSegment(), a, b, c, d, e, f);
+            return (long) CALL.invokeExact(function, errnoSegment(), all[0], all[1], all[2], all[3], all[4], all[5]);
         } catch (Throwable t) {
             throw new IllegalStateException(t);
         }
-    }
-
-    public static long call(final MemorySegment function) {
-        return call(function, 0, 0, 0, 0, 0, 0);
-    }
-
-    public static long call(final MemorySegment function, final long a) {
-        return call(function, a, 0, 0, 0, 0, 0);
-    }
-
-    public static long call(final MemorySegment function, final long a, final long b) {
-        return call(function, a, b, 0, 0, 0, 0);
-    }
-
-    public static long call(final MemorySegment function, final long a, final long b, final long c) {
-        return call(function, a, b, c, 0, 0, 0);
-    }
-
-    public static long call(final MemorySegment function, final long a, final long b, final long c, final long d) {
-        return call(function, a, b, c, d, 0, 0);
-    }
-
-    public static long call(final MemorySegment function, final long a, final long b, final long c, final long d,
-            final long e) {
-        return call(function, a, b, c, d, e, 0);
     }
 }

@@ -6,7 +6,6 @@ import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
-import java.util.Arrays;
 import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.bindings.abi.sv_gate_report;
 import org.shadowverbs.bindings.abi.sv_masks;
@@ -44,19 +43,23 @@ public final class NativeLibrary implements Native {
         final NativeFunction[] all = NativeFunction.values();
         final MemorySegment[] found = new MemorySegment[all.length];
         for (final NativeFunction function : all) {
-            found[function.ordinal()] = Downcall.function(LIBRARY, function.symbol());
+            found[function.ordinal()] = function(function.symbol());
         }
         return found;
     }
 
     private static long callLibrary(final NativeFunction function, final long... arguments) {
-        final long[] all = Arrays.copyOf(arguments, Downcall.ARGUMENTS);
-        return Downcall.call(FUNCTIONS[function.ordinal()], all[0], all[1], all[2], all[3], all[4], all[5]);
+        return Downcall.call(FUNCTIONS[function.ordinal()], arguments);
     }
 
     @Override
     public long call(final NativeFunction function, final long... arguments) {
         return callLibrary(function, arguments);
+    }
+
+    /** A function of the preload library, for who has a list of his own; a null address: it has none. */
+    public static MemorySegment function(final String name) {
+        return Downcall.function(LIBRARY, name);
     }
 
     /** The function of the installed libibverbs.so.1, which dlsym does not give here; a null address: it has none. */

@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.Set;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.coordinator.client.BackendName;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Ah;
 import org.shadowverbs.driver.model.Channel;
 import org.shadowverbs.driver.model.Context;
@@ -41,14 +41,15 @@ public final class RealObjects {
     private static final int EFAULT = 14;
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final QueuePairVerbs queuePairs;
     private final WindowVerbs windows;
     private final XrcVerbs xrc;
     private Runnable progress = () -> { };
 
-    public RealObjects(final Native library, final Backend backend, final Model model, final QueuePairVerbs queuePairs) {
+    public RealObjects(final Native library, final ChosenBackend backend, final Model model,
+            final QueuePairVerbs queuePairs) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -94,10 +95,10 @@ public final class RealObjects {
                 library.qpBind(qp.virtual, 0);
                 for (final MulticastGroup group : qp.groups) {
                     trouble = first(trouble, "detach " + qp.name() + " from a multicast group",
-                            group.detach(backend, qp.real));
+                            group.detach(backend.now(), qp.real));
                 }
                 trouble = first(trouble, "destroy a handle of " + qp.name(), closeHandles(qp));
-                trouble = first(trouble, "destroy " + qp.name(), backend.destroyQp(qp.real));
+                trouble = first(trouble, "destroy " + qp.name(), backend.now().destroyQp(qp.real));
                 qp.real = 0;
                 progress.run();
             }
@@ -109,44 +110,45 @@ public final class RealObjects {
         }
         for (final Srq srq : reversed(model.srqs.inOrder())) {
             if (srq.real != 0) {
-                trouble = first(trouble, "query a shared receive queue", SharedReceiveVerbs.noteLimit(backend, srq));
+                trouble = first(trouble, "query a shared receive queue",
+                        SharedReceiveVerbs.noteLimit(backend.now(), srq));
                 library.srqBind(srq.virtual, 0);
-                trouble = first(trouble, "destroy a shared receive queue", backend.destroySrq(srq.real));
+                trouble = first(trouble, "destroy a shared receive queue", backend.now().destroySrq(srq.real));
                 srq.real = 0;
             }
         }
         for (final Xrcd xrcd : reversed(model.xrcds.inOrder())) {
             if (xrcd.real != 0) {
                 library.xrcdBind(xrcd.virtual, 0);
-                trouble = first(trouble, "close an XRC domain", backend.closeXrcd(xrcd.real));
+                trouble = first(trouble, "close an XRC domain", backend.now().closeXrcd(xrcd.real));
                 xrcd.real = 0;
             }
         }
         for (final Mw mw : reversed(model.mws.inOrder())) {
             if (mw.real != 0) {
                 library.mwBind(mw.virtual, 0);
-                trouble = first(trouble, "deallocate a memory window", backend.deallocMw(mw.real));
+                trouble = first(trouble, "deallocate a memory window", backend.now().deallocMw(mw.real));
                 mw.real = 0;
             }
         }
         for (final Cq cq : reversed(model.cqs.inOrder())) {
             if (cq.real != 0) {
                 library.cqBind(cq.virtual, 0);
-                trouble = first(trouble, "destroy a completion queue", backend.destroyCq(cq.real));
+                trouble = first(trouble, "destroy a completion queue", backend.now().destroyCq(cq.real));
                 cq.real = 0;
             }
         }
         for (final Channel channel : reversed(model.channels.inOrder())) {
             if (channel.real != 0) {
                 library.channelBind(channel.virtual, 0);
-                trouble = first(trouble, "destroy a completion channel", backend.destroyChannel(channel.real));
+                trouble = first(trouble, "destroy a completion channel", backend.now().destroyChannel(channel.real));
                 channel.real = 0;
             }
         }
         for (final Mr mr : reversed(model.mrs.inOrder())) {
             if (mr.real != 0) {
                 library.mrBind(mr.virtual, 0);
-                trouble = first(trouble, "deregister memory", backend.deregMr(mr.real));
+                trouble = first(trouble, "deregister memory", backend.now().deregMr(mr.real));
                 mr.real = 0;
                 progress.run();
             }
@@ -154,27 +156,28 @@ public final class RealObjects {
         for (final Dm dm : reversed(model.dms.inOrder())) {
             if (dm.real != 0) {
                 trouble = first(trouble, "save the contents of device memory", library.dmBind(dm.virtual, 0));
-                trouble = first(trouble, "free device memory", backend.freeDm(dm.real));
+                trouble = first(trouble, "free device memory", backend.now().freeDm(dm.real));
                 dm.real = 0;
             }
         }
         for (final Pd pd : reversed(model.pds.inOrder())) {
             if (pd.real != 0) {
                 library.pdBind(pd.virtual, 0);
-                trouble = first(trouble, "deallocate a protection domain", pd.below != null ? 0 : backend.deallocPd(pd.real));
+                trouble = first(trouble, "deallocate a protection domain",
+                        pd.below != null ? 0 : backend.now().deallocPd(pd.real));
                 pd.real = 0;
             }
         }
         for (final Context context : reversed(model.contexts.inOrder())) {
             if (context.real != 0) {
                 library.contextBind(context.virtual, 0);
-                trouble = first(trouble, "close device " + context.deviceName, backend.closeDevice(context.real));
+                trouble = first(trouble, "close device " + context.deviceName, backend.now().closeDevice(context.real));
                 context.real = 0;
                 library.deviceBind(context.vdevice, 0);
             }
         }
         // What is not open either: after a restart the real devices are others.
-        for (final long device : backend.devices()) {
+        for (final long device : backend.now().devices()) {
             library.deviceBind(library.deviceFor(device), 0);
         }
         return trouble;
@@ -186,7 +189,7 @@ public final class RealObjects {
         for (final QpHandle handle : qp.handles) {
             library.qpBind(handle.virtual, 0);
             if (handle.real != 0 && handle.real != qp.real) {
-                err = Math.max(err, backend.destroyQp(handle.real));
+                err = Math.max(err, backend.now().destroyQp(handle.real));
             }
             handle.real = 0;
         }
@@ -207,7 +210,7 @@ public final class RealObjects {
         openDevices();
         for (final Pd pd : model.pds.inOrder()) {
             try {
-                pd.real = pd.below != null ? pd.below.real : backend.allocPd(pd.context.real);
+                pd.real = pd.below != null ? pd.below.real : backend.now().allocPd(pd.context.real);
             } catch (VerbsException e) {
                 throw new Refusal("cannot allocate a protection domain: " + VerbsErrno.name(e.errno()));
             }
@@ -215,7 +218,7 @@ public final class RealObjects {
         }
         for (final Dm dm : model.dms.inOrder()) {
             try {
-                dm.createReal(backend);
+                dm.createReal(backend.now());
             } catch (VerbsException e) {
                 throw new Refusal("cannot allocate " + dm.length + " bytes of device memory: "
                         + VerbsErrno.name(e.errno()));
@@ -232,7 +235,7 @@ public final class RealObjects {
         }
         for (final Channel channel : model.channels.inOrder()) {
             try {
-                channel.real = backend.createChannel(channel.context.real);
+                channel.real = backend.now().createChannel(channel.context.real);
             } catch (VerbsException e) {
                 throw new Refusal("cannot create a completion channel: " + VerbsErrno.name(e.errno()));
             }
@@ -242,13 +245,13 @@ public final class RealObjects {
             final int vector = cq.context.completionVectors > 0 ? cq.completionVector % cq.context.completionVectors
                     : 0;
             try {
-                cq.createReal(backend, vector);
+                cq.createReal(backend.now(), vector);
             } catch (VerbsException e) {
                 throw new Refusal("cannot create a completion queue of " + cq.cqe + " entries"
                         + (cq.wcFlags == 0 ? "" : " and wc_flags 0x" + Long.toHexString(cq.wcFlags)) + ": "
                         + VerbsErrno.name(e.errno()));
             }
-            CompletionVerbs.moderate(backend, cq);
+            CompletionVerbs.moderate(backend.now(), cq);
             check("bind a completion queue", library.cqBind(cq.virtual, cq.real));
             progress.run();
         }
@@ -261,7 +264,7 @@ public final class RealObjects {
         }
         for (final Srq srq : model.srqs.inOrder()) {
             try {
-                SharedReceiveVerbs.recreate(library, backend, srq);
+                SharedReceiveVerbs.recreate(library, backend.now(), srq);
             } catch (VerbsException e) {
                 throw new Refusal("cannot create a shared receive queue of " + srq.maxWr + " receives anew: "
                         + VerbsErrno.name(e.errno()));
@@ -286,7 +289,7 @@ public final class RealObjects {
         final List<Context> contexts = model.contexts.inOrder();
         final long[] devices;
         try {
-            devices = backend.devices();
+            devices = backend.now().devices();
         } catch (VerbsException e) {
             throw new Refusal("cannot list the devices of this host: " + VerbsErrno.name(e.errno()));
         }
@@ -302,16 +305,16 @@ public final class RealObjects {
             }
             taken.add(device);
             try {
-                context.real = backend.openDevice(device);
+                context.real = backend.now().openDevice(device);
             } catch (VerbsException e) {
-                throw new Refusal("cannot open device " + backend.deviceName(device) + ": "
+                throw new Refusal("cannot open device " + backend.now().deviceName(device) + ": "
                         + VerbsErrno.name(e.errno()));
             }
-            context.completionVectors = backend.completionVectors(context.real);
+            context.completionVectors = backend.now().completionVectors(context.real);
             check("bind device " + context.deviceName, library.contextBind(context.virtual, context.real));
-            final Map<String, Long> limits = backend.limits(context.real);
-            final String beyond = Used.of(model, context, 0).beyond(limits, backend.deviceName(device),
-                    !BackendName.overTcp(backend.name()));
+            final Map<String, Long> limits = backend.now().limits(context.real);
+            final String beyond = Used.of(model, context, 0).beyond(limits, backend.now().deviceName(device),
+                    !BackendName.overTcp(backend.now().name()));
             if (!beyond.isEmpty()) {
                 throw new Refusal(beyond);
             }
@@ -350,7 +353,7 @@ public final class RealObjects {
                 continue;
             }
             try {
-                mr.real = mr.what.make(backend, mr.pd.real);
+                mr.real = mr.what.make(backend.now(), mr.pd.real);
             } catch (VerbsException e) {
                 if (e.errno() == EFAULT) {
                     die(mr, "is no longer mapped");

@@ -19,7 +19,7 @@ import org.shadowverbs.coordinator.client.LinkLostException;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.WayBack;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.drain.Connection;
 import org.shadowverbs.driver.drain.Drained;
 import org.shadowverbs.driver.drain.Pairing;
@@ -66,7 +66,7 @@ public final class Reattach {
     private static final int INVALID_KEY = 0;
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final QueuePairVerbs queuePairs;
     private final KeyMaps keyMaps;
@@ -79,8 +79,8 @@ public final class Reattach {
     /** Those that the device does not take back to where they were: each is in error, and all else goes on. */
     private final Set<Qp> broken = new LinkedHashSet<Qp>();
 
-    public Reattach(final Native library, final Backend backend, final Model model, final QueuePairVerbs queuePairs,
-            final KeyMaps keyMaps, final RealObjects realObjects, final Timings timings) {
+    public Reattach(final Native library, final ChosenBackend backend, final Model model,
+            final QueuePairVerbs queuePairs, final KeyMaps keyMaps, final RealObjects realObjects, final Timings timings) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -110,13 +110,13 @@ public final class Reattach {
         for (;;) {
             try {
                 timings.begin();
-                if (BackendName.overTcp(backend.name())) {
+                if (BackendName.overTcp(backend.now().name())) {
                     SharedDomains.refuseCrossing(connections);
                 }
                 settle(way, epoch, ranks, connections, seconds);
                 destroy(connections);
                 timings.end("PUBLISHED");
-                backend.numbersFrom(range);
+                backend.now().numbersFrom(range);
                 realObjects.create();
                 giveLid(way.link().rank());
                 timings.end("devices opened, objects made anew");
@@ -153,7 +153,7 @@ public final class Reattach {
             final List<Connection> connections, final int seconds) throws Refusal, CheckpointAborted, IOException {
         final Map<String, byte[]> values = new HashMap<String, byte[]>();
         values.put(drainedKey(way.link().rank()), drained.encode());
-        final boolean overTcp = BackendName.overTcp(backend.name());
+        final boolean overTcp = BackendName.overTcp(backend.now().name());
         if (overTcp) {
             values.put(addressesKey(way.link().rank()), NumberRanges.encode(addresses()));
         }
@@ -200,7 +200,7 @@ public final class Reattach {
         apart.removeIf(rank -> others.get(rank) == Drained.NO);
         model.forgetSharers(apart);
         // The coordinator waits as long for what follows, which takes its time, too.
-        new PairwiseDrain(library, backend, model, left, apart).run(way.link(), epoch, seconds - seconds / 4);
+        new PairwiseDrain(library, backend.now(), model, left, apart).run(way.link(), epoch, seconds - seconds / 4);
         drained = Drained.PAIRWISE;
     }
 
@@ -240,8 +240,8 @@ public final class Reattach {
 
     /** Only messages between ranks have it from now on; the program keeps what it knows. */
     private void giveLid(final int rank) {
-        if (backend.lidsAreOurs() && !model.contexts.inOrder().isEmpty()) {
-            backend.lid(Lids.of(rank, 0));
+        if (backend.now().lidsAreOurs() && !model.contexts.inOrder().isEmpty()) {
+            backend.now().lid(Lids.of(rank, 0));
         }
     }
 
@@ -295,7 +295,7 @@ public final class Reattach {
                 ids.add(inherited(qp));
             }
         }
-        final Map<Integer, String> left = XrcVerbs.leftDomains(library, backend, model);
+        final Map<Integer, String> left = XrcVerbs.leftDomains(library, backend.now(), model);
         if (!left.isEmpty()) {
             ids.add(OwnerRecord.ContextIds.inherited(new PortIds[0], ExceptionSet.EMPTY, left));
         }
@@ -305,8 +305,8 @@ public final class Reattach {
     /** A queue pair that another process has made, by whose addresses its peer knows it. */
     private OwnerRecord.ContextIds inherited(final Qp qp) throws Refusal {
         return OwnerRecord.ContextIds.inherited(SharedReceivers.portsNow(qp),
-                ExceptionSet.of(new int[] {qp.virtualQpNum}, new int[] {backend.qpNum(qp.real)}, 1),
-                XrcVerbs.sharedDomains(library, backend, model, qp.context()));
+                ExceptionSet.of(new int[] {qp.virtualQpNum}, new int[] {backend.now().qpNum(qp.real)}, 1),
+                XrcVerbs.sharedDomains(library, backend.now(), model, qp.context()));
     }
 
     private static String key(final int rank) {
@@ -315,7 +315,7 @@ public final class Reattach {
 
     private OwnerRecord.ContextIds carriedOver(final Context context) throws Refusal {
         context.reattached = true;
-        Ports.refresh(backend, context, model.masks);
+        Ports.refresh(backend.now(), context, model.masks);
         for (int i = 0; i < context.ports.length; i++) {
             context.ports[i] = context.ports[i].sendingFrom(model.sourceIndex(context, i + 1));
         }
@@ -329,11 +329,12 @@ public final class Reattach {
         final int[] reals = new int[virtuals.length];
         for (int i = 0; i < virtuals.length; i++) {
             virtuals[i] = qps.get(i).virtualQpNum;
-            reals[i] = backend.qpNum(qps.get(i).real);
+            reals[i] = backend.now().qpNum(qps.get(i).real);
         }
         return new OwnerRecord.ContextIds(context.ports, ExceptionSet.of(virtuals, reals, virtuals.length),
-                srqNumbers(context), keys(context, true, true), XrcVerbs.sharedDomains(library, backend, model, context),
-                backend.numberRange());
+                srqNumbers(context), keys(context, true, true),
+                XrcVerbs.sharedDomains(library, backend.now(), model, context),
+                backend.now().numberRange());
     }
 
     private ExceptionSet srqNumbers(final Context context) {
@@ -344,7 +345,7 @@ public final class Reattach {
         for (final Srq srq : srqs) {
             if (srq.xrcd != null && srq.pd.context == context) {
                 virtuals[n] = srq.virtualNumber;
-                reals[n++] = backend.srqNum(srq.real);
+                reals[n++] = backend.now().srqNum(srq.real);
             }
         }
         return ExceptionSet.of(virtuals, reals, n);
@@ -371,7 +372,7 @@ public final class Reattach {
                 continue; // null regions have no use for an rkey, and may share their lkey
             }
             virtuals[n] = remote ? mr.virtualRkey : mr.virtualLkey;
-            reals[n++] = mr.dead ? INVALID_KEY : remote ? backend.rkey(mr.real) : backend.lkey(mr.real);
+            reals[n++] = mr.dead ? INVALID_KEY : remote ? backend.now().rkey(mr.real) : backend.now().lkey(mr.real);
         }
         for (final Mw mw : mws) {
             for (int tag = 0; mw.pd.context == context && tag < Mw.RKEYS; tag++) {
@@ -446,7 +447,7 @@ public final class Reattach {
                 queuePairs.pacing().limit(qp);
             }
             for (final MulticastGroup group : qp.groups) {
-                final int err = group.attach(backend, qp.real);
+                final int err = group.attach(backend.now(), qp.real);
                 if (err != 0) {
                     breakOff(qp, "cannot be attached to multicast group " + group.gid + " again: "
                             + VerbsErrno.name(err));
@@ -510,7 +511,7 @@ public final class Reattach {
                     throw new Refusal("receive " + positionOf(position) + " of a shared receive queue cannot be posted"
                             + " again: " + VerbsErrno.name(err));
                 }
-                err = SharedReceiveVerbs.armLimit(backend, srq);
+                err = SharedReceiveVerbs.armLimit(backend.now(), srq);
                 if (err != 0) {
                     throw new Refusal("the limit of a shared receive queue cannot be armed again: "
                             + VerbsErrno.name(err));

@@ -9,6 +9,7 @@ import org.shadowverbs.bindings.verbs.ibv_moderate_cq;
 import org.shadowverbs.bindings.verbs.ibv_modify_cq_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Channel;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Cq;
@@ -20,10 +21,10 @@ import org.shadowverbs.driver.nativelib.VerbsException;
 /** Completion channels and completion queues. */
 public final class CompletionVerbs {
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
 
-    CompletionVerbs(final Native library, final Backend backend, final Model model) {
+    CompletionVerbs(final Native library, final ChosenBackend backend, final Model model) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -31,11 +32,11 @@ public final class CompletionVerbs {
 
     long createChannel(final long vcontext) {
         final Context context = model.contexts.get(vcontext);
-        final long real = backend.createChannel(context.real);
+        final long real = backend.now().createChannel(context.real);
         final long virtual = library.channelAlloc(vcontext);
         final int err = virtual == 0 ? VerbsErrno.ENOMEM : library.channelBind(virtual, real);
         if (err != 0) {
-            backend.destroyChannel(real);
+            backend.now().destroyChannel(real);
             if (virtual != 0) {
                 library.channelFree(virtual);
             }
@@ -54,7 +55,7 @@ public final class CompletionVerbs {
                 }
             }
             library.channelBind(vchannel, 0);
-            final int err = backend.destroyChannel(channel.real);
+            final int err = backend.now().destroyChannel(channel.real);
             if (err != 0) {
                 library.channelBind(vchannel, channel.real);
                 return err;
@@ -100,7 +101,7 @@ public final class CompletionVerbs {
         }
         final Cq cq = new Cq(virtual, context, channel, vector, cqe, fields, flags);
         try (Arena arena = Arena.ofConfined()) {
-            cq.createReal(backend, vector);
+            cq.createReal(backend.now(), vector);
             final MemorySegment spec = sv_cq_spec.allocate(arena);
             sv_cq_spec.channel(spec, MemorySegment.ofAddress(vchannel));
             sv_cq_spec.cq_context(spec, MemorySegment.ofAddress(cqContext));
@@ -113,7 +114,7 @@ public final class CompletionVerbs {
         } catch (RuntimeException e) {
             if (cq.real != 0) {
                 library.cqBind(virtual, 0);
-                backend.destroyCq(cq.real);
+                backend.now().destroyCq(cq.real);
             }
             library.cqFree(virtual);
             throw e;
@@ -125,7 +126,7 @@ public final class CompletionVerbs {
     int modifyCq(final long vcq, final MemorySegment attr) {
         final Cq cq = model.cqs.get(vcq);
         synchronized (cq) {
-            final int err = backend.modifyCq(cq.real, attr);
+            final int err = backend.now().modifyCq(cq.real, attr);
             if (err == 0 && (ibv_modify_cq_attr.attr_mask(attr) & verbs_h.IBV_CQ_ATTR_MODERATE()) != 0) {
                 final MemorySegment moderation = ibv_modify_cq_attr.moderate(attr);
                 cq.moderationCount = ibv_moderate_cq.cq_count(moderation) & 0xffff;
@@ -153,7 +154,8 @@ public final class CompletionVerbs {
     int resizeCq(final long vcq, final int cqe) {
         final Cq cq = model.cqs.get(vcq);
         synchronized (cq) {
-            final int err = cqe < 1 || cqe > Cq.MOST ? VerbsErrno.EINVAL : backend.resizeCq(cq.real, cqe + Backend.CQ_ROOM);
+            final int err = cqe < 1 || cqe > Cq.MOST ? VerbsErrno.EINVAL
+                    : backend.now().resizeCq(cq.real, cqe + Backend.CQ_ROOM);
             if (err == 0) {
                 cq.cqe = cqe;
                 library.cqResized(vcq, cqe);
@@ -165,7 +167,7 @@ public final class CompletionVerbs {
     int destroyCq(final long vcq) {
         final Cq cq = model.cqs.get(vcq);
         synchronized (cq) {
-            final int err = backend.destroyCq(cq.real);
+            final int err = backend.now().destroyCq(cq.real);
             if (err == 0) {
                 cq.real = 0;
                 model.cqs.remove(cq);

@@ -11,6 +11,7 @@ import org.shadowverbs.bindings.verbs.ibv_gid_entry;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Job;
 import org.shadowverbs.driver.model.KeyMaps;
@@ -30,12 +31,13 @@ import org.shadowverbs.ids.PortIds;
 /** ibv_open_device, ibv_close_device, and the queries of device and port. */
 final class ContextVerbs {
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final KeyMaps keyMaps;
     private final Job job;
 
-    ContextVerbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps, final Job job) {
+    ContextVerbs(final Native library, final ChosenBackend backend, final Model model, final KeyMaps keyMaps,
+            final Job job) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -48,19 +50,19 @@ final class ContextVerbs {
         if (realDevice == 0) {
             throw new VerbsException(VerbsErrno.ENODEV);
         }
-        final String name = backend.deviceName(realDevice);
-        final long real = backend.openDevice(realDevice);
+        final String name = backend.now().deviceName(realDevice);
+        final long real = backend.now().openDevice(realDevice);
         final long virtual = library.contextAlloc(vdevice);
         try (Arena arena = Arena.ofConfined()) {
             if (virtual == 0) {
                 throw new VerbsException(VerbsErrno.ENOMEM);
             }
             final MemorySegment attr = ibv_device_attr.allocate(arena);
-            VerbsException.check(backend.queryDevice(real, attr));
+            VerbsException.check(backend.now().queryDevice(real, attr));
             final Context context = new Context(virtual, real, vdevice, name, ibv_device_attr.phys_port_cnt(attr),
                     library.deviceGuid(vdevice), ibv_device_attr.sys_image_guid(attr), model.masks);
-            context.completionVectors = backend.completionVectors(real);
-            context.limits = backend.limits(real);
+            context.completionVectors = backend.now().completionVectors(real);
+            context.limits = backend.now().limits(real);
             if ((ibv_device_attr.device_cap_flags(attr) & verbs_h.IBV_DEVICE_SRQ_RESIZE()) != 0) {
                 context.maxSrqWr = ibv_device_attr.max_srq_wr(attr);
             }
@@ -77,7 +79,7 @@ final class ContextVerbs {
             model.contexts.add(context);
             return virtual;
         } catch (RuntimeException e) {
-            backend.closeDevice(real);
+            backend.now().closeDevice(real);
             if (virtual != 0) {
                 library.contextFree(virtual);
             }
@@ -94,7 +96,7 @@ final class ContextVerbs {
             if (other.vdevice != context.vdevice || !other.reattached) {
                 continue;
             }
-            Ports.refresh(backend, context, model.masks);
+            Ports.refresh(backend.now(), context, model.masks);
             for (int i = 0; i < context.portCount && i < other.portCount; i++) {
                 final PortIds mine = context.ports[i];
                 final PortIds theirs = other.ports[i];
@@ -117,16 +119,16 @@ final class ContextVerbs {
 
     /** The same one for all contexts of the device. */
     private void giveLid(final Context context) {
-        if (!backend.lidsAreOurs()) {
+        if (!backend.now().lidsAreOurs()) {
             return;
         }
         synchronized (backend) {
             try (Arena arena = Arena.ofConfined()) {
                 final MemorySegment port = ibv_port_attr.allocate(arena);
-                VerbsException.check(backend.queryPort(context.real, 1, port));
+                VerbsException.check(backend.now().queryPort(context.real, 1, port));
                 final MemorySegment gid = ibv_gid.allocate(arena);
-                VerbsException.check(backend.queryGid(context.real, 1, 0, gid));
-                backend.lid(job.publishLid(Structs.gid(gid), ibv_port_attr.lid(port) & 0xffff));
+                VerbsException.check(backend.now().queryGid(context.real, 1, 0, gid));
+                backend.now().lid(job.publishLid(Structs.gid(gid), ibv_port_attr.lid(port) & 0xffff));
             }
             context.ports = null; // as they were without
         }
@@ -137,7 +139,7 @@ final class ContextVerbs {
         job.awaitAddressBook();
         final AddressBook book = model.book();
         if (!book.isEmpty()) {
-            Ports.refresh(backend, context, model.masks);
+            Ports.refresh(backend.now(), context, model.masks);
             final ExceptionSet none = ExceptionSet.EMPTY;
             book.reattach(new OwnerRecord.ContextIds(context.ports, none, none, none, Map.of()), context.qpNums,
                     context.srqNums, context.remoteKeys, none);
@@ -148,7 +150,7 @@ final class ContextVerbs {
         final Context context = model.contexts.get(vcontext);
         synchronized (context) {
             library.contextBind(vcontext, 0);
-            final int err = backend.closeDevice(context.real);
+            final int err = backend.now().closeDevice(context.real);
             context.real = 0;
             model.forget(context);
             for (final Xrcd left : model.leftDomains(context)) {
@@ -165,7 +167,7 @@ final class ContextVerbs {
 
     int queryDevice(final long vcontext, final MemorySegment attr) {
         final Context context = model.contexts.get(vcontext);
-        final int err = backend.queryDevice(context.real, attr);
+        final int err = backend.now().queryDevice(context.real, attr);
         if (err == 0) {
             virtualize(context, attr);
         }
@@ -176,7 +178,7 @@ final class ContextVerbs {
         final Context context = model.contexts.get(vcontext);
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment attr = ibv_device_attr_ex.allocate(arena);
-            final int err = backend.queryDeviceEx(context.real, attr);
+            final int err = backend.now().queryDeviceEx(context.real, attr);
             if (err == 0) {
                 virtualize(context, ibv_device_attr_ex.orig_attr(attr));
                 hideRefused(attr);
@@ -216,7 +218,7 @@ final class ContextVerbs {
         final Context context = model.contexts.get(vcontext);
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment attr = ibv_port_attr.allocate(arena);
-            final int err = backend.queryPort(context.real, port, attr);
+            final int err = backend.now().queryPort(context.real, port, attr);
             if (err == VerbsErrno.EINVAL && context.reattached && port > 1 && port <= context.portCount) {
                 attr.fill((byte) 0); // the real device has fewer ports than the one that the program knows
                 ibv_port_attr.state(attr, verbs_h.IBV_PORT_DOWN());
@@ -243,7 +245,7 @@ final class ContextVerbs {
             Structs.gid(gid, pair == null ? Gid.ZERO : pair.virtual);
             return 0;
         }
-        final int err = backend.queryGid(context.real, port, index, gid);
+        final int err = backend.now().queryGid(context.real, port, index, gid);
         if (err == 0) {
             Structs.gid(gid, model.masks.gid(Structs.gid(gid)));
         }
@@ -271,7 +273,7 @@ final class ContextVerbs {
                 }
                 fill(entry, pair, port);
             } else {
-                final int err = backend.queryGidEx(context.real, port, index, entry, flags);
+                final int err = backend.now().queryGidEx(context.real, port, index, entry, flags);
                 if (err != 0) {
                     return err;
                 }
@@ -297,9 +299,9 @@ final class ContextVerbs {
         if (flags != 0 || size < ibv_gid_entry.sizeof()) {
             return -VerbsErrno.EINVAL;
         }
-        Ports.ensure(backend, context, model.masks);
+        Ports.ensure(backend.now(), context, model.masks);
         if (!context.reattached) {
-            Ports.refresh(backend, context, model.masks);
+            Ports.refresh(backend.now(), context, model.masks);
         }
         int n = 0;
         for (final PortIds port : context.ports) {
@@ -316,11 +318,11 @@ final class ContextVerbs {
     }
 
     int queryPkey(final long vcontext, final int port, final int index, final long pkey) {
-        return backend.queryPkey(model.contexts.get(vcontext).real, port, index, pkey);
+        return backend.now().queryPkey(model.contexts.get(vcontext).real, port, index, pkey);
     }
 
     /** @return the index, or a negative errno value */
     int pkeyIndex(final long vcontext, final int port, final int pkey) {
-        return backend.pkeyIndex(model.contexts.get(vcontext).real, port, pkey);
+        return backend.now().pkeyIndex(model.contexts.get(vcontext).real, port, pkey);
     }
 }

@@ -13,7 +13,7 @@ import java.util.Map;
 import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_grh;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Ah;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Job;
@@ -52,12 +52,12 @@ public final class DatagramVerbs {
             ValueLayout.JAVA_SHORT_UNALIGNED.withOrder(ByteOrder.BIG_ENDIAN);
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final Translate translate;
     private final Job job;
 
-    DatagramVerbs(final Native library, final Backend backend, final Model model, final Job job) {
+    DatagramVerbs(final Native library, final ChosenBackend backend, final Model model, final Job job) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -93,7 +93,7 @@ public final class DatagramVerbs {
     int initAh(final long vcontext, final int portNumber, final MemorySegment grh, final MemorySegment attr) {
         final Context context = model.contexts.get(vcontext);
         job.awaitAddressBook();
-        Ports.ensure(backend, context, model.masks);
+        Ports.ensure(backend.now(), context, model.masks);
         try (Arena arena = Arena.ofConfined()) {
             // The application's may lie anywhere.
             final MemorySegment header = ibv_grh.allocate(arena).copyFrom(grh);
@@ -207,7 +207,7 @@ public final class DatagramVerbs {
         final Qp qp = model.qps.get(vqp);
         final MulticastGroup group = new MulticastGroup(Structs.gid(gid), lid);
         synchronized (qp) {
-            final int err = group.attach(backend, qp.real);
+            final int err = group.attach(backend.now(), qp.real);
             if (err == 0 && !qp.groups.contains(group)) {
                 qp.groups.add(group);
             }
@@ -219,7 +219,7 @@ public final class DatagramVerbs {
         final Qp qp = model.qps.get(vqp);
         final MulticastGroup group = new MulticastGroup(Structs.gid(gid), lid);
         synchronized (qp) {
-            final int err = group.detach(backend, qp.real);
+            final int err = group.detach(backend.now(), qp.real);
             if (err == 0) {
                 qp.groups.remove(group);
             }
@@ -280,7 +280,7 @@ public final class DatagramVerbs {
             ah.real = ah.reals[0];
         } catch (RuntimeException e) {
             if (ah.reals.length == 0) {
-                reals.forEach(backend::destroyAh);
+                reals.forEach(backend.now()::destroyAh);
             }
             throw e;
         }
@@ -288,7 +288,7 @@ public final class DatagramVerbs {
 
     private long create(final Pd pd, final MemorySegment attr, final PortIds port) {
         translate.address(pd.context, attr, port);
-        return backend.createAh(pd.real, attr);
+        return backend.now().createAh(pd.real, attr);
     }
 
     private long newMap(final long[] keys, final long[] values) {
@@ -303,7 +303,7 @@ public final class DatagramVerbs {
     public int unbind(final Ah ah) {
         int first = library.ahBind(ah.virtual, null, 0, 0, null);
         for (final long real : ah.reals) {
-            final int err = backend.destroyAh(real);
+            final int err = backend.now().destroyAh(real);
             first = first != 0 ? first : err;
         }
         library.idmapFree(ah.map);
@@ -348,7 +348,7 @@ public final class DatagramVerbs {
 
     /** For the whole device, because the table stays, whatever domains are opened. */
     private ExceptionSet foreignQps(final Context context) {
-        final String device = XrcVerbs.device(library, backend, context);
+        final String device = XrcVerbs.device(library, backend.now(), context);
         try {
             return device == null ? ExceptionSet.EMPTY : model.book().foreignQps(SharedDomains.ofDevice(device));
         } catch (IOException e) {

@@ -5,7 +5,7 @@ import java.lang.foreign.MemorySegment;
 import java.util.List;
 import org.shadowverbs.bindings.verbs.ibv_alloc_dm_attr;
 import org.shadowverbs.bindings.verbs.ibv_mr;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Dm;
 import org.shadowverbs.driver.model.Model;
@@ -29,10 +29,10 @@ final class MemoryVerbs {
     private static final int FORK_OLD = -3;
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
 
-    MemoryVerbs(final Native library, final Backend backend, final Model model) {
+    MemoryVerbs(final Native library, final ChosenBackend backend, final Model model) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -40,10 +40,10 @@ final class MemoryVerbs {
 
     long allocPd(final long vcontext) {
         final Context context = model.contexts.get(vcontext);
-        final long real = backend.allocPd(context.real);
+        final long real = backend.now().allocPd(context.real);
         final long virtual = library.pdAlloc(vcontext);
         if (virtual == 0) {
-            backend.deallocPd(real);
+            backend.now().deallocPd(real);
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
         library.pdBind(virtual, real);
@@ -67,7 +67,8 @@ final class MemoryVerbs {
     int deallocPd(final long vpd) {
         final Pd pd = model.pds.get(vpd);
         synchronized (pd) {
-            final int err = model.inUse(pd) ? VerbsErrno.EBUSY : pd.below != null ? 0 : backend.deallocPd(pd.real);
+            final int err = model.inUse(pd) ? VerbsErrno.EBUSY : pd.below != null ? 0
+                    : backend.now().deallocPd(pd.real);
             if (err == 0) {
                 pd.real = 0;
                 model.pds.remove(pd);
@@ -109,10 +110,10 @@ final class MemoryVerbs {
         final Pd pd = model.pds.get(vpd);
         final long real = register(pd, what);
         final int vlkey = localKey(pd, what, real);
-        final int vrkey = pd.context.remoteKeys.virtualOf(backend.rkey(real));
+        final int vrkey = pd.context.remoteKeys.virtualOf(backend.now().rkey(real));
         final long virtual = library.mrAlloc(vpd, what.shownAddress(), what.length, vlkey, vrkey);
         if (virtual == 0) {
-            backend.deregMr(real);
+            backend.now().deregMr(real);
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
         library.mrBind(virtual, real);
@@ -122,14 +123,14 @@ final class MemoryVerbs {
 
     private int localKey(final Pd pd, final Registration what, final long real) {
         final Mr same = what.kind == Registration.Kind.NULL ? nullRegionLike(pd.context, real) : null;
-        return same != null ? same.virtualLkey : pd.context.localKeys.virtualOf(backend.lkey(real));
+        return same != null ? same.virtualLkey : pd.context.localKeys.virtualOf(backend.now().lkey(real));
     }
 
     /** Many devices have one key for all null regions. @return one that has it already, or null */
     private Mr nullRegionLike(final Context context, final long real) {
         for (final Mr mr : model.mrs.inOrder()) {
             if (mr.what.kind == Registration.Kind.NULL && mr.pd.context == context && mr.real != 0
-                    && backend.lkey(mr.real) == backend.lkey(real)) {
+                    && backend.now().lkey(mr.real) == backend.now().lkey(real)) {
                 return mr;
             }
         }
@@ -138,18 +139,19 @@ final class MemoryVerbs {
 
     private boolean accepts(final Pd pd, final Registration what, final long real) {
         if (what.kind == Registration.Kind.NULL) {
-            return pd.context.localKeys.accepts(backend.lkey(real)) || nullRegionLike(pd.context, real) != null;
+            return pd.context.localKeys.accepts(backend.now().lkey(real)) || nullRegionLike(pd.context, real) != null;
         }
-        return pd.context.localKeys.accepts(backend.lkey(real))
-                && (pd.context.remoteKeys.accepts(backend.rkey(real)) || !what.remote() && namesNobody(pd.context, real));
+        return pd.context.localKeys.accepts(backend.now().lkey(real))
+                && (pd.context.remoteKeys.accepts(backend.now().rkey(real))
+                || !what.remote() && namesNobody(pd.context, real));
     }
 
     /** Whether a region that no peer may access has an rkey that is not its own: 0, or one that others of the kind have. */
     private boolean namesNobody(final Context context, final long real) {
-        final int rkey = backend.rkey(real);
+        final int rkey = backend.now().rkey(real);
         for (final Mr mr : model.mrs.inOrder()) {
             if (rkey != NO_KEY && mr.pd.context == context && mr.real != 0 && mr.real != real && !mr.remote()
-                    && backend.rkey(mr.real) == rkey) {
+                    && backend.now().rkey(mr.real) == rkey) {
                 return true;
             }
         }
@@ -158,7 +160,7 @@ final class MemoryVerbs {
 
     private long register(final Pd pd, final Registration what) {
         return AcceptableIds.create("memory key", List.of(pd.context.localKeys, pd.context.remoteKeys),
-                () -> what.make(backend, pd.real), real -> accepts(pd, what, real), backend::deregMr);
+                () -> what.make(backend.now(), pd.real), real -> accepts(pd, what, real), backend.now()::deregMr);
     }
 
     /** @return what ibv_rereg_mr returns; errno in {@link org.shadowverbs.driver.nativelib.Downcall#errno} when it is not 0 */
@@ -203,12 +205,12 @@ final class MemoryVerbs {
     /** Again and again while the device gives keys that are not acceptable: the same change can be made twice. */
     private int changeReal(final Mr mr, final int flags, final Pd pd, final Registration what, final long address,
             final long length, final int access) {
-        final int oldLkey = backend.lkey(mr.real);
-        final int oldRkey = backend.rkey(mr.real);
+        final int oldLkey = backend.now().lkey(mr.real);
+        final int oldRkey = backend.now().rkey(mr.real);
         for (int attempt = 0;; attempt++) {
-            final int result = backend.reregMr(mr.real, flags, pd.real, address, length, access);
+            final int result = backend.now().reregMr(mr.real, flags, pd.real, address, length, access);
             if (result != 0 && result != FORK_OLD
-                    || backend.lkey(mr.real) == oldLkey && backend.rkey(mr.real) == oldRkey) {
+                    || backend.now().lkey(mr.real) == oldLkey && backend.now().rkey(mr.real) == oldRkey) {
                 return result;
             }
             if (accepts(pd, what, mr.real)) {
@@ -223,8 +225,8 @@ final class MemoryVerbs {
     }
 
     private void newKeys(final Mr mr, final Pd pd) {
-        mr.virtualLkey = pd.context.localKeys.virtualOf(backend.lkey(mr.real));
-        mr.virtualRkey = pd.context.remoteKeys.virtualOf(backend.rkey(mr.real));
+        mr.virtualLkey = pd.context.localKeys.virtualOf(backend.now().lkey(mr.real));
+        mr.virtualRkey = pd.context.remoteKeys.virtualOf(backend.now().rkey(mr.real));
     }
 
     long allocDm(final long vcontext, final MemorySegment attr) {
@@ -239,7 +241,7 @@ final class MemoryVerbs {
         }
         final Dm dm = new Dm(virtual, context, length, ibv_alloc_dm_attr.log_align_req(attr));
         try {
-            dm.createReal(backend);
+            dm.createReal(backend.now());
         } catch (RuntimeException e) {
             library.dmFree(virtual);
             throw e;
@@ -252,7 +254,7 @@ final class MemoryVerbs {
     int freeDm(final long vdm) {
         final Dm dm = model.dms.get(vdm);
         synchronized (dm) {
-            final int err = backend.freeDm(dm.real);
+            final int err = backend.now().freeDm(dm.real);
             if (err == 0) {
                 dm.real = 0;
                 model.dms.remove(dm);
@@ -265,7 +267,7 @@ final class MemoryVerbs {
     int deregMr(final long vmr) {
         final Mr mr = model.mrs.get(vmr);
         synchronized (mr) {
-            final int err = mr.dead ? 0 : backend.deregMr(mr.real);
+            final int err = mr.dead ? 0 : backend.now().deregMr(mr.real);
             if (err == 0) {
                 mr.real = 0;
                 model.mrs.remove(mr);

@@ -8,7 +8,7 @@ import org.shadowverbs.bindings.verbs.ibv_packet_pacing_caps;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Qp;
 import org.shadowverbs.driver.nativelib.Native;
 import org.shadowverbs.driver.nativelib.VerbsErrno;
@@ -25,9 +25,9 @@ public final class Pacing {
             | 1 << verbs_h.IBV_QPT_XRC_SEND();
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
 
-    Pacing(final Native library, final Backend backend) {
+    Pacing(final Native library, final ChosenBackend backend) {
         this.library = library;
         this.backend = backend;
     }
@@ -81,11 +81,11 @@ public final class Pacing {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment limit = ibv_qp_rate_limit_attr.allocate(arena);
             if (qp.attributes.fillRateLimit(limit)) {
-                return backend.modifyQpRateLimit(qp.real, limit);
+                return backend.now().modifyQpRateLimit(qp.real, limit);
             }
             final MemorySegment attr = ibv_qp_attr.allocate(arena);
             ibv_qp_attr.rate_limit(attr, qp.attributes.rateLimit());
-            return backend.modifyQp(qp.real, attr, RATE_LIMIT);
+            return backend.now().modifyQp(qp.real, attr, RATE_LIMIT);
         }
     }
 
@@ -93,7 +93,7 @@ public final class Pacing {
     private String lack(final Qp qp) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment attr = ibv_device_attr_ex.allocate(arena);
-            final int err = backend.queryDeviceEx(qp.context().real, attr);
+            final int err = backend.now().queryDeviceEx(qp.context().real, attr);
             final MemorySegment caps = ibv_device_attr_ex.packet_pacing_caps(attr);
             final int types = ibv_packet_pacing_caps.supported_qpts(caps);
             if (err != 0 || types == 0) {

@@ -12,7 +12,7 @@ import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Cq;
 import org.shadowverbs.driver.model.Job;
@@ -42,7 +42,7 @@ public final class QueuePairVerbs {
             | verbs_h.IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP() | verbs_h.IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD();
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final Translate translate;
     private final KeyMaps keyMaps;
@@ -51,7 +51,7 @@ public final class QueuePairVerbs {
     private final SharedReceivers receivers;
     private final Pacing pacing;
 
-    public QueuePairVerbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
+    public QueuePairVerbs(final Native library, final ChosenBackend backend, final Model model, final KeyMaps keyMaps,
             final Job job) {
         this.library = library;
         this.backend = backend;
@@ -155,7 +155,7 @@ public final class QueuePairVerbs {
             final MemorySegment cap = ibv_qp_init_attr.cap(realInit);
             ibv_qp_cap.max_send_wr(cap, Math.max(0, ibv_qp_cap.max_send_wr(cap) - 1));
             final Qp qp = new Qp(virtual, real, model.nextSequence(), context, pd, xrcd, sendCq, receiveCq, srq, type,
-                    context.qpNums.virtualOf(backend.qpNum(real)), signalAll,
+                    context.qpNums.virtualOf(backend.now().qpNum(real)), signalAll,
                     ibv_qp_init_attr.qp_context(init).address(), ibv_qp_cap.max_send_wr(cap),
                     ibv_qp_cap.max_recv_wr(cap), ibv_qp_cap.max_send_sge(cap), ibv_qp_cap.max_recv_sge(cap),
                     ibv_qp_cap.max_inline_data(cap));
@@ -166,7 +166,7 @@ public final class QueuePairVerbs {
             model.qps.add(qp);
             return virtual;
         } catch (RuntimeException e) {
-            Qp.discard(library, backend, virtual, real);
+            Qp.discard(library, backend.now(), virtual, real);
             throw e;
         }
     }
@@ -191,12 +191,13 @@ public final class QueuePairVerbs {
     }
 
     private long createOne(final Context context, final Pd pd, final MemorySegment realInit) {
-        return pd == null ? backend.createQpEx(context.real, realInit) : backend.createQp(pd.real, realInit);
+        return pd == null ? backend.now().createQpEx(context.real, realInit)
+                : backend.now().createQp(pd.real, realInit);
     }
 
     private long createReal(final Context context, final Pd pd, final MemorySegment realInit) {
         return AcceptableIds.create("queue pair number", List.of(context.qpNums), () -> createOne(context, pd, realInit),
-                real -> context.qpNums.accepts(backend.qpNum(real)), backend::destroyQp);
+                real -> context.qpNums.accepts(backend.now().qpNum(real)), backend.now()::destroyQp);
     }
 
     private static MemorySegment virtualOf(final Resource resource) {
@@ -267,7 +268,7 @@ public final class QueuePairVerbs {
             final MemorySegment real = ibv_qp_attr.allocate(arena);
             real.copyFrom(attr);
             translate.toReal(qp.context(), real, mask);
-            final int err = backend.modifyQp(qp.real, real, mask);
+            final int err = backend.now().modifyQp(qp.real, real, mask);
             if (err != 0) {
                 return err;
             }
@@ -285,7 +286,7 @@ public final class QueuePairVerbs {
             return VerbsErrno.EINVAL;
         }
         synchronized (qp) {
-            final int err = backend.modifyQpRateLimit(qp.real, attr);
+            final int err = backend.now().modifyQpRateLimit(qp.real, attr);
             if (err == 0) {
                 qp.attributes.recordRateLimit(attr);
             }
@@ -333,7 +334,7 @@ public final class QueuePairVerbs {
                 mask &= ~verbs_h.IBV_QP_EN_SQD_ASYNC_NOTIFY();
             }
             translate.toReal(qp.context(), real, mask);
-            return backend.modifyQp(qp.real, real, mask);
+            return backend.now().modifyQp(qp.real, real, mask);
         }
     }
 
@@ -360,7 +361,7 @@ public final class QueuePairVerbs {
                     return null;
                 });
             }
-            final int err = backend.queryQp(qp.real, attr, mask, init);
+            final int err = backend.now().queryQp(qp.real, attr, mask, init);
             if (err != 0) {
                 return err;
             }
@@ -394,7 +395,7 @@ public final class QueuePairVerbs {
     }
 
     private int destroy(final Qp qp, final QpHandle handle) {
-        final int err = backend.destroyQp(handle == null ? qp.real : handle.real);
+        final int err = backend.now().destroyQp(handle == null ? qp.real : handle.real);
         if (err != 0) {
             return err;
         }
@@ -430,7 +431,7 @@ public final class QueuePairVerbs {
 
     private void end(final Qp qp) {
         if (qp.attributes.connected()) {
-            Ports.ensure(backend, qp.context(), model.masks);
+            Ports.ensure(backend.now(), qp.context(), model.masks);
             model.bury(qp);
             model.receiverEnded(qp.xrcd, qp.virtualQpNum);
         }

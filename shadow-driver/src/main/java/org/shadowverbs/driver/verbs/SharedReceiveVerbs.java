@@ -10,6 +10,7 @@ import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Cq;
 import org.shadowverbs.driver.model.Model;
 import org.shadowverbs.driver.model.Pd;
@@ -22,10 +23,10 @@ import org.shadowverbs.driver.nativelib.VerbsException;
 /** Shared receive queues. */
 public final class SharedReceiveVerbs {
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
 
-    SharedReceiveVerbs(final Native library, final Backend backend, final Model model) {
+    SharedReceiveVerbs(final Native library, final ChosenBackend backend, final Model model) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -71,7 +72,7 @@ public final class SharedReceiveVerbs {
             final MemorySegment granted = ibv_srq_init_attr.attr(realInit);
             final Srq srq = new Srq(virtual, real, pd, ibv_srq_init_attr.srq_context(init).address(),
                     ibv_srq_attr.max_wr(granted), ibv_srq_attr.max_sge(granted), xrcd, cq,
-                    xrcd == null ? 0 : pd.context.srqNums.virtualOf(backend.srqNum(real)));
+                    xrcd == null ? 0 : pd.context.srqNums.virtualOf(backend.now().srqNum(real)));
             final MemorySegment spec = sv_srq_spec.allocate(arena);
             sv_srq_spec.srq_context(spec, MemorySegment.ofAddress(srq.srqContext));
             sv_srq_spec.max_wr(spec, srq.maxWr);
@@ -88,7 +89,7 @@ public final class SharedReceiveVerbs {
             return virtual;
         } catch (RuntimeException e) {
             if (real != 0) {
-                backend.destroySrq(real);
+                backend.now().destroySrq(real);
             }
             library.srqFree(virtual);
             throw e;
@@ -97,11 +98,12 @@ public final class SharedReceiveVerbs {
 
     private long createReal(final Pd pd, final Xrcd xrcd, final Cq cq, final MemorySegment realInit) {
         if (xrcd == null) {
-            return backend.createSrq(pd.real, realInit);
+            return backend.now().createSrq(pd.real, realInit);
         }
         return AcceptableIds.create("number of a shared receive queue", List.of(pd.context.srqNums),
-                () -> createOfXrc(backend, pd, xrcd, cq, realInit), real -> pd.context.srqNums.accepts(backend.srqNum(real)),
-                backend::destroySrq);
+                () -> createOfXrc(backend.now(), pd, xrcd, cq, realInit),
+                real -> pd.context.srqNums.accepts(backend.now().srqNum(real)),
+                backend.now()::destroySrq);
     }
 
     private static long createOfXrc(final Backend backend, final Pd pd, final Xrcd xrcd, final Cq cq,
@@ -137,7 +139,7 @@ public final class SharedReceiveVerbs {
     int modify(final long vsrq, final MemorySegment attr, final int mask) {
         final Srq srq = model.srqs.get(vsrq);
         synchronized (srq) {
-            final int err = backend.modifySrq(srq.real, attr, mask);
+            final int err = backend.now().modifySrq(srq.real, attr, mask);
             if (err == 0 && (mask & verbs_h.IBV_SRQ_MAX_WR()) != 0) {
                 srq.maxWr = ibv_srq_attr.max_wr(attr);
             }
@@ -148,7 +150,7 @@ public final class SharedReceiveVerbs {
     int query(final long vsrq, final MemorySegment attr) {
         final Srq srq = model.srqs.get(vsrq);
         synchronized (srq) {
-            final int err = backend.querySrq(srq.real, attr);
+            final int err = backend.now().querySrq(srq.real, attr);
             if (err == 0) {
                 ibv_srq_attr.max_wr(attr, srq.maxWr);
                 ibv_srq_attr.max_sge(attr, srq.maxSge);
@@ -160,7 +162,7 @@ public final class SharedReceiveVerbs {
     int destroy(final long vsrq) {
         final Srq srq = model.srqs.get(vsrq);
         synchronized (srq) {
-            final int err = backend.destroySrq(srq.real);
+            final int err = backend.now().destroySrq(srq.real);
             if (err == 0) {
                 srq.real = 0;
                 model.srqs.remove(srq);

@@ -6,7 +6,7 @@ import org.shadowverbs.bindings.verbs.ibv_ah_attr;
 import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Job;
 import org.shadowverbs.driver.model.Model;
@@ -26,11 +26,11 @@ final class Translate {
     /** Where nobody is. */
     private static final Gid NOBODY = new Gid(0xfe80L << 48, 0);
 
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final Job job;
 
-    Translate(final Backend backend, final Model model, final Job job) {
+    Translate(final ChosenBackend backend, final Model model, final Job job) {
         this.backend = backend;
         this.model = model;
         this.job = job;
@@ -83,7 +83,7 @@ final class Translate {
             if (global) {
                 final MemorySegment dgid = ibv_global_route.dgid(grh);
                 Structs.gid(dgid, model.masks.gid(Structs.gid(dgid)));
-            } else if (backend.lidsAreOurs()) {
+            } else if (backend.now().lidsAreOurs()) {
                 // As on a subnet: one may send to a lid that no port has, and nobody answers.
                 final Gid found = job.gidOf(ibv_ah_attr.dlid(ah) & 0xffff);
                 global(ah, grh, found == null ? NOBODY : found);

@@ -16,7 +16,7 @@ import org.shadowverbs.bindings.verbs.ibv_srq_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Job;
 import org.shadowverbs.driver.model.KeyMaps;
 import org.shadowverbs.driver.model.Model;
@@ -41,7 +41,7 @@ public final class Verbs {
     private final XrcVerbs xrc;
     private final Job job;
 
-    public Verbs(final Native library, final Backend backend, final Model model, final KeyMaps keyMaps,
+    public Verbs(final Native library, final ChosenBackend backend, final Model model, final KeyMaps keyMaps,
             final Job job) {
         this.library = library;
         this.job = job;

@@ -3,7 +3,7 @@ package org.shadowverbs.driver.verbs;
 
 import java.util.List;
 import org.shadowverbs.bindings.verbs.verbs_h;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Model;
 import org.shadowverbs.driver.model.Mw;
@@ -17,10 +17,10 @@ import org.shadowverbs.driver.nativelib.VerbsException;
 /** Memory windows. */
 public final class WindowVerbs {
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
 
-    public WindowVerbs(final Native library, final Backend backend, final Model model) {
+    public WindowVerbs(final Native library, final ChosenBackend backend, final Model model) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -29,10 +29,10 @@ public final class WindowVerbs {
     long alloc(final long vpd, final int type) {
         final Pd pd = model.pds.get(vpd);
         final long real = allocate(pd, type);
-        final int rkey = pd.context.remoteKeys.virtualOf(backend.mwRkey(real));
+        final int rkey = pd.context.remoteKeys.virtualOf(backend.now().mwRkey(real));
         final long virtual = library.mwAlloc(vpd, type, rkey);
         if (virtual == 0) {
-            backend.deallocMw(real);
+            backend.now().deallocMw(real);
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
         library.mwBind(virtual, real);
@@ -41,8 +41,9 @@ public final class WindowVerbs {
     }
 
     private long allocate(final Pd pd, final int type) {
-        return AcceptableIds.create("block of memory keys", List.of(pd.context.remoteKeys), () -> backend.allocMw(pd.real, type),
-                real -> accepts(pd.context, backend.mwRkey(real) & Mw.BLOCK), backend::deallocMw);
+        return AcceptableIds.create("block of memory keys", List.of(pd.context.remoteKeys),
+                () -> backend.now().allocMw(pd.real, type),
+                real -> accepts(pd.context, backend.now().mwRkey(real) & Mw.BLOCK), backend.now()::deallocMw);
     }
 
     private static boolean accepts(final Context context, final int block) {
@@ -57,7 +58,7 @@ public final class WindowVerbs {
     int dealloc(final long vmw) {
         final Mw mw = model.mws.get(vmw);
         synchronized (mw) {
-            final int err = backend.deallocMw(mw.real);
+            final int err = backend.now().deallocMw(mw.real);
             if (err == 0) {
                 mw.real = 0;
                 model.mws.remove(mw);
@@ -69,7 +70,7 @@ public final class WindowVerbs {
 
     /** Makes the real window of a virtual one anew; it is not bound to anything yet. */
     public void recreate(final Mw mw) {
-        mw.real = backend.allocMw(mw.pd.real, mw.type);
+        mw.real = backend.now().allocMw(mw.pd.real, mw.type);
         library.mwBind(mw.virtual, mw.real);
     }
 

@@ -18,7 +18,7 @@ import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.client.ReceiverRegister;
-import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Holder;
 import org.shadowverbs.driver.model.Job;
@@ -47,18 +47,19 @@ public final class SharedReceivers {
     private static final Duration REPORT_INTERVAL = Duration.ofSeconds(30);
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final Job job;
     private final Duration reportInterval;
     private final long self = random();
 
-    public SharedReceivers(final Native library, final Backend backend, final Model model, final Job job) {
+    public SharedReceivers(final Native library, final ChosenBackend backend, final Model model, final Job job) {
         this(library, backend, model, job, REPORT_INTERVAL);
     }
 
     /** @param reportInterval after each such time, who waits for the register's lock says so */
-    SharedReceivers(final Native library, final Backend backend, final Model model, final Job job, final Duration reportInterval) {
+    SharedReceivers(final Native library, final ChosenBackend backend, final Model model, final Job job,
+            final Duration reportInterval) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -86,7 +87,8 @@ public final class SharedReceivers {
             return null;
         }
         try {
-            final String key = SharedDomains.keys(List.of(xrcd), c -> XrcVerbs.device(library, backend, c)).get(xrcd.domain);
+            final String key = SharedDomains.keys(List.of(xrcd), c -> XrcVerbs.device(library, backend.now(), c))
+                    .get(xrcd.domain);
             return key == null ? null : ReceiverRegister.folder(folder).resolve(key.replace('/', '-') + '-' + Integer.toHexString(number));
         } catch (Refusal e) {
             throw new VerbsException(VerbsErrno.EIO, e.getMessage());
@@ -191,10 +193,10 @@ public final class SharedReceivers {
         if (qp.shared == null) {
             return;
         }
-        Ports.ensure(backend, qp.context(), model.masks);
+        Ports.ensure(backend.now(), qp.context(), model.masks);
         final List<Long> holders = new ArrayList<Long>();
         qp.holders.forEach(holder -> holders.add(holder.id()));
-        final SharedReceiver receiver = new SharedReceiver(backend.qpNum(qp.real), false,
+        final SharedReceiver receiver = new SharedReceiver(backend.now().qpNum(qp.real), false,
                 holders.isEmpty() ? List.of(self) : holders,
                 qp.ports != null ? qp.ports : List.of(qp.context().ports), qp.attributes.encode());
         locked(qp.shared, () -> {

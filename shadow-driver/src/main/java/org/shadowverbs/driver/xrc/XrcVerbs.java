@@ -17,6 +17,7 @@ import org.shadowverbs.bindings.verbs.ibv_xrcd_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.coordinator.client.BackendName;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Model;
 import org.shadowverbs.driver.model.Qp;
@@ -36,11 +37,12 @@ public final class XrcVerbs {
     private static final int O_CREAT = 0100;
 
     private final Native library;
-    private final Backend backend;
+    private final ChosenBackend backend;
     private final Model model;
     private final SharedReceivers receivers;
 
-    public XrcVerbs(final Native library, final Backend backend, final Model model, final SharedReceivers receivers) {
+    public XrcVerbs(final Native library, final ChosenBackend backend, final Model model,
+            final SharedReceivers receivers) {
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -53,12 +55,12 @@ public final class XrcVerbs {
         if (ibv_xrcd_init_attr.comp_mask(attr) != both) {
             throw new VerbsException(VerbsErrno.EINVAL);
         }
-        final long real = backend.openXrcd(context.real, attr);
+        final long real = backend.now().openXrcd(context.real, attr);
         final int given = ibv_xrcd_init_attr.fd(attr);
         final int fd = given < 0 ? -1 : library.duplicate(given);
         final long virtual = given >= 0 && fd < 0 ? 0 : library.xrcdAlloc(vcontext, fd);
         if (virtual == 0) {
-            backend.closeXrcd(real);
+            backend.now().closeXrcd(real);
             release(fd);
             throw new VerbsException(VerbsErrno.ENOMEM);
         }
@@ -75,7 +77,7 @@ public final class XrcVerbs {
     public int close(final long vxrcd) {
         final Xrcd xrcd = model.xrcds.get(vxrcd);
         synchronized (xrcd) {
-            final int err = backend.closeXrcd(xrcd.real);
+            final int err = backend.now().closeXrcd(xrcd.real);
             if (err == 0) {
                 xrcd.real = 0;
                 model.xrcds.remove(xrcd);
@@ -108,7 +110,7 @@ public final class XrcVerbs {
                     verbs_h.IBV_XRCD_INIT_ATTR_FD() | verbs_h.IBV_XRCD_INIT_ATTR_OFLAGS());
             ibv_xrcd_init_attr.fd(attr, xrcd.fd);
             ibv_xrcd_init_attr.oflags(attr, O_CREAT);
-            xrcd.real = backend.openXrcd(xrcd.context.real, attr);
+            xrcd.real = backend.now().openXrcd(xrcd.context.real, attr);
             library.xrcdBind(xrcd.virtual, xrcd.real);
         }
     }
@@ -183,7 +185,7 @@ public final class XrcVerbs {
             model.qps.add(qp);
             return virtual;
         } catch (RuntimeException e) {
-            Qp.discard(library, backend, virtual, real);
+            Qp.discard(library, backend.now(), virtual, real);
             throw e;
         }
     }
@@ -233,7 +235,7 @@ public final class XrcVerbs {
             model.qpHandles.add(handle);
             return virtual;
         } catch (RuntimeException e) {
-            Qp.discard(library, backend, virtual, handle.real);
+            Qp.discard(library, backend.now(), virtual, handle.real);
             throw e;
         }
     }
@@ -249,7 +251,7 @@ public final class XrcVerbs {
     }
 
     private long openReal(final QpHandle handle) {
-        return openReal(handle.xrcd, backend.qpNum(handle.qp.real), handle.virtual);
+        return openReal(handle.xrcd, backend.now().qpNum(handle.qp.real), handle.virtual);
     }
 
     private long openReal(final Xrcd xrcd, final int realQpNum, final long virtual) {
@@ -261,7 +263,7 @@ public final class XrcVerbs {
             ibv_qp_open_attr.xrcd(attr, MemorySegment.ofAddress(xrcd.real));
             ibv_qp_open_attr.qp_context(attr, MemorySegment.ofAddress(virtual));
             ibv_qp_open_attr.qp_type(attr, verbs_h.IBV_QPT_XRC_RECV());
-            return backend.openQp(xrcd.context.real, attr);
+            return backend.now().openQp(xrcd.context.real, attr);
         }
     }
 

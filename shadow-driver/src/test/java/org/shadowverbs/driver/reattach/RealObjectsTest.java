@@ -20,6 +20,7 @@ import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Channel;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Cq;
@@ -54,7 +55,7 @@ class RealObjectsTest {
     @BeforeEach
     void setUp() {
         final Native nativeFake = library.as(Native.class);
-        final Backend backend = device.as(Backend.class);
+        final ChosenBackend backend = new ChosenBackend(device.as(Backend.class));
         realObjects = new RealObjects(nativeFake, backend, model,
                 new QueuePairVerbs(nativeFake, backend, model, new KeyMaps(nativeFake), null));
         final Context context = new Context(1, 101, 5, "shadow0", 1, 0, 0, IdMasks.IDENTITY);

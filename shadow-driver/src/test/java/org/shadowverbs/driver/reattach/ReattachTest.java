@@ -16,6 +16,7 @@ import org.junit.jupiter.api.Test;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Cq;
 import org.shadowverbs.driver.model.KeyMaps;
@@ -57,7 +58,7 @@ class ReattachTest {
     @BeforeEach
     void setUp() {
         final Native nativeFake = library.as(Native.class);
-        final Backend backend = device.as(Backend.class);
+        final ChosenBackend backend = new ChosenBackend(device.as(Backend.class));
         final KeyMaps keyMaps = new KeyMaps(nativeFake);
         final QueuePairVerbs verbs = new QueuePairVerbs(nativeFake, backend, model, keyMaps, null);
         reattach = new Reattach(nativeFake, backend, model, verbs, keyMaps,
@@ -74,7 +75,7 @@ class ReattachTest {
         model.contexts.add(context);
         model.pds.add(pd);
         model.cqs.add(cq);
-        Ports.ensure(backend, context, model.masks);
+        Ports.ensure(backend.now(), context, model.masks);
     }
 
     /** As drivers/infiniband/core/verbs.c has it, of the transitions that occur here. */

@@ -18,6 +18,7 @@ import org.shadowverbs.bindings.verbs.ibv_global_route;
 import org.shadowverbs.bindings.verbs.ibv_grh;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.drain.Bookmark;
 import org.shadowverbs.driver.drain.DrainPolicy;
 import org.shadowverbs.driver.drain.SimulatedEnd;
@@ -60,7 +61,7 @@ class DatagramVerbsTest {
     void setUp() {
         model.contexts.add(context);
         model.pds.add(new Pd(2, 102, context));
-        verbs = new DatagramVerbs(library.as(Native.class), device.as(Backend.class), model, job);
+        verbs = new DatagramVerbs(library.as(Native.class), new ChosenBackend(device.as(Backend.class)), model, job);
         device.answer("createAh", args -> {
             lids.add(ibv_ah_attr.dlid((MemorySegment) args[1]) & 0xffff);
             return 0x900L + lids.size();
@@ -280,7 +281,8 @@ class DatagramVerbsTest {
         final Model scrambled = new Model(IdMasks.SCRAMBLED);
         context.ports = new PortIds[] {portWith(IdMasks.SCRAMBLED.gid(OURS_NOW), OURS_NOW)};
         scrambled.contexts.add(context);
-        final DatagramVerbs its = new DatagramVerbs(library.as(Native.class), device.as(Backend.class), scrambled, job);
+        final DatagramVerbs its = new DatagramVerbs(library.as(Native.class),
+                new ChosenBackend(device.as(Backend.class)), scrambled, job);
         final MemorySegment attr = ibv_ah_attr.allocate(arena);
         for (final MemorySegment grh : List.of(header(IdMasks.SCRAMBLED.gid(PEERS), IdMasks.SCRAMBLED.gid(OURS_NOW)),
                 header(PEERS, OURS_NOW))) {
@@ -318,8 +320,8 @@ class DatagramVerbsTest {
         assertEquals(0, verbs.attach(7, gid, 0xc007));
         assertEquals(0, verbs.attach(7, gid, 0xc007));
         assertEquals(1, qp.groups.size());
-        new RealObjects(library.as(Native.class), device.as(Backend.class), model, new QueuePairVerbs(
-                library.as(Native.class), device.as(Backend.class), model, null, null)).destroy();
+        new RealObjects(library.as(Native.class), new ChosenBackend(device.as(Backend.class)), model, new QueuePairVerbs(
+                library.as(Native.class), new ChosenBackend(device.as(Backend.class)), model, null, null)).destroy();
         assertTrue(device.calls.indexOf("detachMcast 107") >= 0
                 && device.calls.indexOf("detachMcast 107") < device.calls.indexOf("destroyQp 107"));
         device.answer("detachMcast", args -> VerbsErrno.EINVAL);

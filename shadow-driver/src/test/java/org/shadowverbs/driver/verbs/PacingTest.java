@@ -18,6 +18,7 @@ import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Cq;
 import org.shadowverbs.driver.model.KeyMaps;
@@ -80,7 +81,7 @@ class PacingTest {
         });
         library.answer("say", args -> said.add((String) args[0]));
         final Native nativeFake = library.as(Native.class);
-        final Backend backend = device.as(Backend.class);
+        final ChosenBackend backend = new ChosenBackend(device.as(Backend.class));
         final KeyMaps keyMaps = new KeyMaps(nativeFake);
         final QueuePairVerbs queuePairs = new QueuePairVerbs(nativeFake, backend, model, keyMaps, null);
         reattach = new Reattach(nativeFake, backend, model, queuePairs, keyMaps,

@@ -20,6 +20,7 @@ import org.shadowverbs.bindings.verbs.ibv_srq_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_srq_init_attr_ex;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Cq;
 import org.shadowverbs.driver.model.KeyMaps;
@@ -39,14 +40,14 @@ class SharedReceiveVerbsTest {
     private final Fake library = new Fake(0x10_0000);
     private final Fake device = new Fake(0x20_0000);
     private final Model model = new Model(IdMasks.IDENTITY);
-    private Backend backend;
+    private ChosenBackend backend;
     private SharedReceiveVerbs verbs;
     private QueuePairVerbs queuePairs;
 
     @BeforeEach
     void setUp() {
         final Native nativeFake = library.as(Native.class);
-        backend = device.as(Backend.class);
+        backend = new ChosenBackend(device.as(Backend.class));
         verbs = new SharedReceiveVerbs(nativeFake, backend, model);
         queuePairs = new QueuePairVerbs(nativeFake, backend, model, new KeyMaps(nativeFake), null);
         final Context context = new Context(1, 101, 5, "shadow0", 1, 0, 0, IdMasks.IDENTITY);
@@ -157,8 +158,8 @@ class SharedReceiveVerbsTest {
             assertEquals(verbs_h.IBV_SRQ_LIMIT(), args[2]);
             return 0;
         });
-        assertEquals(0, SharedReceiveVerbs.armLimit(backend, model.srqs.get(armed)));
-        assertEquals(0, SharedReceiveVerbs.armLimit(backend, model.srqs.get(reached)));
+        assertEquals(0, SharedReceiveVerbs.armLimit(backend.now(), model.srqs.get(armed)));
+        assertEquals(0, SharedReceiveVerbs.armLimit(backend.now(), model.srqs.get(reached)));
         assertEquals(1, device.count("modifySrq"));
     }
 

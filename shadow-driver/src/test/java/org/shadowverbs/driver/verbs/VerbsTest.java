@@ -32,6 +32,7 @@ import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_rate_limit_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.checkpoint.PeerTable;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.KeyMaps;
@@ -96,7 +97,7 @@ class VerbsTest {
         model = new Model(masks);
         final Native nativeFake = library.as(Native.class);
         mailbox = arena.allocate(sv_request.sizeof() * 64, 128);
-        verbs = new Verbs(nativeFake, device.as(Backend.class), model, new KeyMaps(nativeFake), job);
+        verbs = new Verbs(nativeFake, new ChosenBackend(device.as(Backend.class)), model, new KeyMaps(nativeFake), job);
     }
 
     @AfterEach

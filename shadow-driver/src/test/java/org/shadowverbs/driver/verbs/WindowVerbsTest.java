@@ -13,6 +13,7 @@ import org.junit.jupiter.api.Test;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Cq;
 import org.shadowverbs.driver.model.Model;
@@ -40,7 +41,7 @@ class WindowVerbsTest {
 
     @BeforeEach
     void setUp() {
-        windows = new WindowVerbs(library.as(Native.class), device.as(Backend.class), model);
+        windows = new WindowVerbs(library.as(Native.class), new ChosenBackend(device.as(Backend.class)), model);
         final Cq cq = new Cq(6, context, null, 0, 10, 0, 0);
         qp = new Qp(VQP, 107, 0, pd.context, pd, null, cq, cq, null, verbs_h.IBV_QPT_RC(), 77, false, 0, 10, 10, 1, 1, 0);
         model.contexts.add(context);

@@ -42,6 +42,7 @@ import org.shadowverbs.bindings.verbs.ibv_qp_init_attr_ex;
 import org.shadowverbs.bindings.verbs.ibv_qp_open_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.checkpoint.PeerTable;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Job;
@@ -102,7 +103,7 @@ class SharedReceiversTest {
                         return 0;
                     });
             final Native fake = library.as(Native.class);
-            final Backend backend = device.as(Backend.class);
+            final ChosenBackend backend = new ChosenBackend(device.as(Backend.class));
             model.contexts.add(context);
             model.xrcds.add(xrcd);
             verbs = new QueuePairVerbs(fake, backend, model, new KeyMaps(fake), job);
@@ -355,7 +356,8 @@ class SharedReceiversTest {
         final Path lock = file.resolveSibling("lock");
         final BlockingQueue<Object> said = new LinkedBlockingQueue<>();
         p.library.answer("say", args -> said.add(args[0]));
-        final SharedReceivers receivers = new SharedReceivers(p.library.as(Native.class), p.device.as(Backend.class), p.model,
+        final SharedReceivers receivers = new SharedReceivers(p.library.as(Native.class),
+                new ChosenBackend(p.device.as(Backend.class)), p.model,
                 p.job, Duration.ofMillis(1));
         final FutureTask<Integer> number = new FutureTask<>(() -> receivers.locked(file, () -> receivers.read(file).realQpNum()));
         final java.lang.Process holder = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
