@@ -450,7 +450,7 @@ final class Checkpoint {
         String trouble = eventChannels.detach(link);
         if (trouble == null) {
             trouble = letGo();
-            library.memoryTrim();
+            giveMemoryBack();
         }
         timings.end("DETACH");
         final String line;
@@ -485,6 +485,12 @@ final class Checkpoint {
         disconnections.takeOver();
         timings.end("agent");
         backToWork();
+    }
+
+    /** What the drain has left behind, and what neither the program nor the virtual machine needs, is to be in no image. */
+    private void giveMemoryBack() {
+        System.gc();
+        library.memoryTrim();
     }
 
     /** @return null: there is no agent any more */

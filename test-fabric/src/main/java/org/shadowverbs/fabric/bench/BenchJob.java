@@ -41,6 +41,11 @@ final class BenchJob implements AutoCloseable {
         return runs.startCommand(what, arguments);
     }
 
+    /** Checkpoints the job, which runs on. */
+    void checkpoint() throws BenchException, InterruptedException {
+        runs.command("checkpoint", with("checkpoint"));
+    }
+
     /** Checkpoints the job and kills it; the folder of the checkpoint. */
     String checkpointAndKill() throws BenchException, InterruptedException {
         final String[] lines = runs.command("checkpoint", with("checkpoint", "--kill")).strip().split("\n");
