@@ -33,9 +33,12 @@ public record HostImages(
      * What is to be restored together: trees that had the same /dev/shm. What has one of its own comes from another host, where the
      * same process numbers and names of files were in use.
      *
-     * @return the images, divided
+     * @return the images, divided; this one, when there are none
      */
     public List<HostImages> together() {
+        if (trees.isEmpty()) {
+            return List.of(this);
+        }
         final Map<Long, List<TreeImage>> byMemory = new LinkedHashMap<>();
         trees.forEach(tree -> byMemory.computeIfAbsent(tree.memory(), memory -> new ArrayList<>()).add(tree));
         return byMemory.values().stream().map(some -> new HostImages(implementation, host, kernel, cpuModel, cpuFlags, some,
