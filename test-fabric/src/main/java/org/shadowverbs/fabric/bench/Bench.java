@@ -14,15 +14,13 @@ import java.util.stream.Stream;
 /** {@code shadowverbs bench [--ib2tcp] [--json]}: what the preload adds to the data path, and what its JVM costs. */
 public final class Bench {
     /** Undisturbed ones, if there are that many among the most. */
+    private static final int RESUMES = 100;
     private static final int PAIRS = 25;
     private static final int MOST_PAIRS = 100;
     /** Long enough for a rank's link to its agent to be there when its memory is read. */
     private static final String LONG_RUN_ROUNDS = "5001";
     private static final double NANOSECONDS_PER_MILLISECOND = 1e6;
     private static final double KILOBYTES_PER_MEGABYTE = 1024;
-    private static final double BYTES_PER_MEGABYTE = 1 << 20;
-    /** How many processes are saved to see what is saved. */
-    private static final int IMAGES = 3;
     private static final Duration END_DEADLINE = Duration.ofSeconds(60);
 
     private final boolean json;
@@ -78,7 +76,7 @@ public final class Bench {
                 measureFresh(runs);
                 count(runs);
                 measureJvm(runs, job);
-                measureImage(runs, job);
+                measureResumed(runs, job);
                 measureRestarted(runs, job);
             }
         } finally {
@@ -126,38 +124,9 @@ public final class Bench {
             }
             results.boot.add(plain.get("open_device_ns") / NANOSECONDS_PER_MILLISECOND,
                     launched.get("open_device_ns") / NANOSECONDS_PER_MILLISECOND);
-            results.memory.add(plain.get("private_kb") / KILOBYTES_PER_MEGABYTE,
-                    launched.get("private_kb") / KILOBYTES_PER_MEGABYTE);
+            results.memory.add(plain.get("private_dirty_kb") / KILOBYTES_PER_MEGABYTE,
+                    launched.get("private_dirty_kb") / KILOBYTES_PER_MEGABYTE);
         }
-    }
-
-    /** Of a process that has gone through checkpoints before, and so has what they leave behind. */
-    private void measureImage(final BenchRuns runs, final BenchJob job)
-            throws BenchException, IOException, InterruptedException {
-        say(IMAGES + " checkpoints of a launched program, the last one of each");
-        for (int i = 0; i < IMAGES; i++) {
-            final BenchServer server = new BenchServer(runs.work(), "image program " + i);
-            final List<String> command = runs.dataplane(1, 1, server.options().toArray(String[]::new));
-            command.add(BenchCase.WRITE_1QP.program());
-            final Map<String, Double> plain = runs.runNative(BenchCase.WRITE_1QP);
-            try (BenchProcess launched = job.launch("launched program", command)) {
-                server.awaitReady(launched);
-                job.checkpoint();
-                job.checkpoint();
-                results.image.add(plain.get("private_kb") / KILOBYTES_PER_MEGABYTE,
-                        size(Path.of(job.checkpointAndKill())) / BYTES_PER_MEGABYTE);
-            }
-        }
-    }
-
-    private static long size(final Path folder) throws IOException {
-        long size = 0;
-        try (Stream<Path> files = Files.walk(folder)) {
-            for (final Path file : files.filter(Files::isRegularFile).toList()) {
-                size += Files.size(file);
-            }
-        }
-        return size;
     }
 
     private void count(final BenchRuns runs) throws BenchException, InterruptedException {
@@ -176,35 +145,55 @@ public final class Bench {
         say("checkpoint, kill and restart of a process with " + BenchCase.MANY_QUEUE_PAIRS + " queue pairs and "
                 + BenchCase.MANY_REGIONS + " regions, then as many pairs of measurements of "
                 + BenchCase.RESTARTED.size() + " cases");
-        final BenchServer plainServer = new BenchServer(runs.work(), "native program");
-        final BenchServer restartedServer = new BenchServer(runs.work(), "restarted program");
-        try (BenchProcess plain = runs.startNative("native program", program(runs, plainServer));
-                BenchProcess launched = job.launch("launched program", program(runs, restartedServer))) {
-            plainServer.awaitReady(plain);
-            restartedServer.awaitReady(launched);
+        final BenchServer server = new BenchServer(runs.work(), "restarted program");
+        try (BenchProcess launched = job.launch("launched program", program(runs, server))) {
+            server.awaitReady(launched);
             // A restart brings an agent of its own, so it is under another coordinator.
             final String checkpoint = job.checkpointAndKill();
             try (BenchJob second = BenchJob.start(runs); BenchProcess restarted = second.restart(checkpoint)) {
-                int turn = 0;
-                for (int pair = 0; pair < MOST_PAIRS; pair++) {
-                    for (final BenchCase benchCase : unfinished(BenchCase.RESTARTED)) {
-                        final double plainValue;
-                        final double restartedValue;
-                        if (turn++ % 2 == 0) {
-                            plainValue = plainServer.measure(plain, benchCase);
-                            restartedValue = restartedServer.measure(restarted, benchCase);
-                        } else {
-                            restartedValue = restartedServer.measure(restarted, benchCase);
-                            plainValue = plainServer.measure(plain, benchCase);
-                        }
-                        results.row(benchCase).add(plainValue, restartedValue);
-                    }
-                }
-                plainServer.end();
-                restartedServer.end();
-                plain.finish(END_DEADLINE);
-                restarted.finish(END_DEADLINE);
+                measureInTurns(runs, BenchCase.RESTARTED, server, restarted);
             }
+        }
+    }
+
+    /** Likewise one that has gone on from many checkpoints. */
+    private void measureResumed(final BenchRuns runs, final BenchJob job) throws BenchException, InterruptedException {
+        say(RESUMES + " checkpoints of such a process, whose devices stay open, then the same");
+        final BenchServer server = new BenchServer(runs.work(), "resumed program");
+        try (BenchProcess launched = job.launch("launched program", program(runs, server))) {
+            server.awaitReady(launched);
+            for (int i = 0; i < RESUMES; i++) {
+                job.checkpoint();
+            }
+            measureInTurns(runs, BenchCase.RESUMED, server, launched);
+        }
+    }
+
+    /** With a native process of the same size. */
+    private void measureInTurns(final BenchRuns runs, final List<BenchCase> cases, final BenchServer server,
+            final BenchProcess process) throws BenchException, InterruptedException {
+        final BenchServer plainServer = new BenchServer(runs.work(), "native program");
+        try (BenchProcess plain = runs.startNative("native program", program(runs, plainServer))) {
+            plainServer.awaitReady(plain);
+            int turn = 0;
+            for (int pair = 0; pair < MOST_PAIRS; pair++) {
+                for (final BenchCase benchCase : unfinished(cases)) {
+                    final double plainValue;
+                    final double value;
+                    if (turn++ % 2 == 0) {
+                        plainValue = plainServer.measure(plain, benchCase);
+                        value = server.measure(process, benchCase);
+                    } else {
+                        value = server.measure(process, benchCase);
+                        plainValue = plainServer.measure(plain, benchCase);
+                    }
+                    results.row(benchCase).add(plainValue, value);
+                }
+            }
+            plainServer.end();
+            server.end();
+            plain.finish(END_DEADLINE);
+            process.finish(END_DEADLINE);
         }
     }
 

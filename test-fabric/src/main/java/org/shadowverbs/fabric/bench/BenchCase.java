@@ -16,6 +16,7 @@ record BenchCase(String name, String program, int queuePairs, int regions) {
     static final int MANY_REGIONS = 4096;
 
     private static final String AFTER_RESTART = "_after_restart";
+    private static final String AFTER_RESUMES = "_after_resumes";
 
     static final BenchCase SEND_1QP = new BenchCase("send_1qp", "send", 1, 1);
     static final BenchCase SEND_1024QP = new BenchCase("send_1024qp", "send", MANY_QUEUE_PAIRS, 1);
@@ -33,9 +34,11 @@ record BenchCase(String name, String program, int queuePairs, int regions) {
             EMPTY_POLL, WR_SEND_1QP, CQ_EX_1QP, SRQ_RECV_1QP, UD_SEND_1QP);
 
     /** The same again; the row for one queue pair and one region is called {@code send_after_restart}. */
-    static final List<BenchCase> RESTARTED = FRESH.stream().map(BenchCase::afterRestart).toList();
+    static final List<BenchCase> RESTARTED = FRESH.stream().map(c -> c.after(AFTER_RESTART)).toList();
+    /** Likewise after checkpoints that left the devices open, and that the process ran on from. */
+    static final List<BenchCase> RESUMED = FRESH.stream().map(c -> c.after(AFTER_RESUMES)).toList();
 
-    private BenchCase afterRestart() {
-        return new BenchCase((this == SEND_1QP ? "send" : name) + AFTER_RESTART, program, queuePairs, regions);
+    private BenchCase after(final String what) {
+        return new BenchCase((this == SEND_1QP ? "send" : name) + what, program, queuePairs, regions);
     }
 }

@@ -41,15 +41,18 @@ final class BenchJob implements AutoCloseable {
         return runs.startCommand(what, arguments);
     }
 
-    /** Checkpoints the job, which runs on. */
-    void checkpoint() throws BenchException, InterruptedException {
-        runs.command("checkpoint", with("checkpoint"));
-    }
-
     /** Checkpoints the job and kills it; the folder of the checkpoint. */
     String checkpointAndKill() throws BenchException, InterruptedException {
         final String[] lines = runs.command("checkpoint", with("checkpoint", "--kill")).strip().split("\n");
         return lines[lines.length - 1];
+    }
+
+    /** A checkpoint that the job runs on from. */
+    void checkpoint() throws BenchException, InterruptedException {
+        final String said = runs.command("checkpoint", with("checkpoint"));
+        if (!said.contains("devices stay open")) {
+            throw new BenchException("the devices did not stay open: " + said);
+        }
     }
 
     BenchProcess restart(final String checkpoint) throws BenchException {
