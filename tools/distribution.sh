@@ -47,6 +47,7 @@ put "$root/native/restore-init/target/shadowverbs-rsh" "$new/bin/shadowverbs-rsh
 put "$root/native/restore-init/target/shadowverbs-rshd" "$new/bin/shadowverbs-rshd"
 put "$root/native/restore-init/target/shadowverbs-tcp-release" "$new/bin/shadowverbs-tcp-release"
 put "$root/native/restore-init/target/libshadowverbs-criu.so" "$new/lib/libshadowverbs-criu.so"
+put "$root/native/restore-init/target/criu-plugins/shadowverbs-devices.so" "$new/lib/criu-plugins/shadowverbs-devices.so"
 put "$root/test-fabric/hca/build/lib/libibverbs.so.1" "$new/fabric/libibverbs.so.1"
 for program in "$root"/test-fabric/hca/build/bin/* "$root"/test-fabric/programs/build/* \
 	"$root"/test-fabric/*/target/bin/*; do

@@ -42,9 +42,8 @@ collect()
 	fi
 }
 
-mkfifo "$work/verdict"
-(LD_LIBRARY_PATH=$dist/lib:$dist/fabric SHADOWVERBS_AGENT=$work/agent.sock \
-	record rank org.shadowverbs.driver.Rank --train "$work/verdict" >/dev/null) || rm -f "$work/rank.aot"
+(LD_LIBRARY_PATH=$dist/lib:$dist/fabric record rank org.shadowverbs.driver.Rank --train >/dev/null) ||
+	rm -f "$work/rank.aot"
 collect rank
 (record service "$main" service >/dev/null) || rm -f "$work/service.aot"
 collect service

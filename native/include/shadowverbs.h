@@ -229,6 +229,16 @@ void sv_context_set_lkeys(struct ibv_context *vcontext, const struct sv_keymap *
 void sv_context_set_sources(struct ibv_context *vcontext, const struct sv_idmap *map, const struct sv_routes *routes);
 void sv_context_free(struct ibv_context *vcontext);
 
+/* Whether an image can be made while the real device is open: it has a file by which CRIU's plugin knows it. */
+int sv_context_attachable(struct ibv_context *vcontext);
+/*
+ * In a process that was restored from such an image. From now on destroying real objects of this context gives back what they
+ * have in this process, and asks no device. 0, ENOSYS (this libibverbs cannot do that) or EMFILE. [gate closed]
+ */
+int sv_context_lost(struct ibv_context *vcontext);
+/* All of them are destroyed: closes what CRIU has left. [gate closed] */
+void sv_lost_over(void);
+
 struct ibv_pd *sv_pd_alloc(struct ibv_context *vcontext);
 void sv_pd_bind(struct ibv_pd *vpd, struct ibv_pd *real);
 void sv_pd_free(struct ibv_pd *vpd);
@@ -242,6 +252,9 @@ void sv_mr_free(struct ibv_mr *vmr);
 struct ibv_dm *sv_dm_alloc(struct ibv_context *vcontext, uint64_t length);
 /* NULL: its contents are saved first; a real one: they are put there. On an error of the latter nothing is bound. */
 int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real);
+/* While it stays bound: saves its contents for an image; or forgets what was saved. [gate closed] */
+int sv_dm_save(struct ibv_dm *vdm);
+void sv_dm_forget(struct ibv_dm *vdm);
 void sv_dm_free(struct ibv_dm *vdm);
 
 /*
@@ -280,6 +293,11 @@ struct ibv_cq *sv_cq_alloc(struct ibv_context *vcontext);
 int sv_cq_open(struct ibv_cq *vcq, const struct sv_cq_spec *spec);
 /* Binding re-arms the notification that the application had asked for and that was not yet delivered. */
 int sv_cq_bind(struct ibv_cq *vcq, struct ibv_cq *real);
+/*
+ * After a drain, in place of binding: the queue keeps its real one. Asks that for the application's notification again if the
+ * checkpoint has used the request up. Returns 0 or an errno value. [gate closed]
+ */
+int sv_cq_go_on(struct ibv_cq *vcq);
 /* Notes the size after ibv_resize_cq. */
 void sv_cq_resized(struct ibv_cq *vcq, int cqe);
 void sv_cq_free(struct ibv_cq *vcq);
@@ -311,6 +329,8 @@ struct sv_srq_spec {
 struct ibv_srq *sv_srq_alloc(struct ibv_pd *vpd);
 int sv_srq_open(struct ibv_srq *vsrq, const struct sv_srq_spec *spec);
 void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real);
+/* After a drain, in place of binding: the queue keeps its real one, with which no landing is under way. [gate closed] */
+void sv_srq_go_on(struct ibv_srq *vsrq);
 void sv_srq_free(struct ibv_srq *vsrq);
 
 struct sv_qp_spec {
@@ -342,6 +362,8 @@ struct sv_qp_spec {
 struct ibv_qp *sv_qp_alloc(struct ibv_context *vcontext, struct ibv_pd *vpd);
 int sv_qp_open(struct ibv_qp *vqp, const struct sv_qp_spec *spec);
 int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real);
+/* After a drain, in place of binding: the QP keeps its real one, with which nothing of the drain is under way. [gate closed] */
+void sv_qp_go_on(struct ibv_qp *vqp);
 /* Tells C the QP's new state after a successful modify. RESET empties logs, counters and its virtual completions. */
 void sv_qp_state(struct ibv_qp *vqp, int state);
 /* The peer as the application knows it (virtual), for work completions; called at the transition to RTR. */

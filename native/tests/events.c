@@ -336,8 +336,8 @@ static void completions_before_the_request_wake(void)
 }
 
 /*
- * Any sequence of requests for notification, completions, polls, events taken and checkpoints, on three queues of a channel,
- * with a device whose events come with their completions, or late, or that is let go of before they come: each queue brings
+ * Any sequence of requests for notification, completions, polls, events taken and checkpoints of both kinds, on three queues of a
+ * channel, with a device whose events come with their completions, or late, or that is let go of before they come: each queue brings
  * just the events that one of Mellanox's HCAs brings without checkpoints, which makes one at the request for what is unread
  * and came after the completion of the last event; and the descriptor is readable while one is to be had.
  */
@@ -409,8 +409,24 @@ static bool takes_event(struct fixture *f, struct queue *queues)
 	return true;
 }
 
+/* With the real objects that it has; a queue that was flushed is reset. */
+static void goes_on(struct queue *q, bool flushed)
+{
+	struct ibv_qp *real = &mock_qp(q->part.qp)->v;
+
+	if (flushed) {
+		CHECK_EQUAL(sv_qp_bind(q->part.qp, NULL), 0);
+		CHECK_EQUAL(sv_qp_bind(q->part.qp, real), 0);
+	} else {
+		sv_qp_go_on(q->part.qp);
+	}
+	CHECK_EQUAL(sv_cq_go_on(q->part.cq), 0);
+}
+
 static void checkpoints(struct fixture *f, struct queue *queues, uint64_t *state)
 {
+	bool attached = random_below(state, 2), flushed[QUEUES] = { false };
+
 	close_gate();
 	for (struct queue *q = queues; q < queues + QUEUES; q++) {
 		unsigned open = q->posted - q->completed;
@@ -426,6 +442,7 @@ static void checkpoints(struct fixture *f, struct queue *queues, uint64_t *state
 			mock_complete_sends(mock_qp(q->part.qp), open, IBV_WC_WR_FLUSH_ERR);
 			CHECK(sv_cq_drain(q->part.cq) >= 0);
 			CHECK_EQUAL(sv_qp_errors_withdraw(q->part.qp), 0);
+			flushed[q - queues] = true;
 			break;
 		case 2:
 			completes(q, open ? 1 : 0);
@@ -436,11 +453,15 @@ static void checkpoints(struct fixture *f, struct queue *queues, uint64_t *state
 			mock_late_events(mock_cq(q->part.cq));
 	}
 	CHECK_EQUAL(sv_channel_drain(f->channel), 0);
-	detach_and_reattach(f);
+	if (!attached)
+		detach_and_reattach(f);
 	for (struct queue *q = queues; q < queues + QUEUES; q++) {
 		uint64_t position;
 
-		CHECK_EQUAL(sv_qp_replay_sends(q->part.qp, &position), 0);
+		if (attached)
+			goes_on(q, flushed[q - queues]);
+		if (!attached || flushed[q - queues])
+			CHECK_EQUAL(sv_qp_replay_sends(q->part.qp, &position), 0);
 	}
 	sv_gate_open();
 }

@@ -3,6 +3,7 @@
  * The addresses of this host, as its programs know it: one that looks for them after a restart, as MPI does when it
  * starts, tells them to others, who are to know the same ones as those that accept(2) names.
  */
+#include "base/lost_files.h"
 #include "base/next.h"
 #include "address/address_book.h"
 #include "address/socket_address.h"
@@ -46,7 +47,10 @@ static SV_NOINLINE void make_list_virtual(const struct sv_address_table *table, 
 			make_virtual(table, &list->ifc_req[i].ifr_addr);
 }
 
-/* Those of netdevice(7) that say addresses of IPv4; all others are passed on with one look at the number. */
+/*
+ * Those of netdevice(7) that say addresses of IPv4; all others are passed on with one look at the number. Of a device that a
+ * restart has left behind nothing is.
+ */
 INTERPOSED int ioctl(int fd, unsigned long request, ...)
 {
 	const struct sv_address_table *table;
@@ -57,6 +61,10 @@ INTERPOSED int ioctl(int fd, unsigned long request, ...)
 	va_start(arguments, request);
 	argument = va_arg(arguments, void *);
 	va_end(arguments);
+	if (unlikely(sv_is_lost(fd))) {
+		errno = EIO;
+		return -1;
+	}
 	result = NEXT(ioctl_function, ioctl)(fd, request, argument);
 	if (likely(request != SIOCGIFCONF && request != SIOCGIFADDR) || result)
 		return result;

@@ -38,6 +38,7 @@ void sv_notify_asked(struct sv_cq *cq, bool solicited_only)
 		else if (armed == SV_ARMED_NOT)
 			armed = SV_ARMED_SOLICITED;
 	} while (!change(cq, &was, (was & ~SV_ARMED_MASK) | armed));
+	cq->disarmed = false;
 	if (armed == SV_ARMED_ANY) {
 		cq->announces_next = true;
 		if (!cq->extras_wanted)
@@ -115,8 +116,11 @@ void sv_notify_drained(struct sv_cq *cq, const struct ibv_wc *wc)
 
 void sv_notify_ours(struct sv_cq *cq)
 {
-	if (sv_notify_armed(cq) == SV_ARMED_ANY)
-		cq->event_ours = 1;
+	if (sv_notify_armed(cq) == SV_ARMED_ANY && !cq->disarmed) {
+		/* Events come in the order of their completions. */
+		cq->ours_in = sv_notify_due(cq) + 1;
+		cq->disarmed = true;
+	}
 }
 
 void sv_notify_made(struct sv_cq *cq)
@@ -137,17 +141,15 @@ bool sv_notify_event(struct sv_cq *cq)
 {
 	uint32_t was = sv_load(&cq->notify);
 
+	if (cq->ours_in && !--cq->ours_in)
+		return false;
 	/* Of a completion that was made before the device's own came. */
 	if (sv_load(&cq->event_made)) {
 		sv_store(&cq->event_made, 0);
 		return true;
 	}
-	do {
-		if (was < DUE && cq->event_ours && (was & SV_ARMED_MASK) == SV_ARMED_ANY) {
-			cq->event_ours = 0;
-			return false;
-		}
-	} while (!change(cq, &was, was < DUE ? SV_ARMED_NOT : was - DUE));
+	while (!change(cq, &was, was < DUE ? SV_ARMED_NOT : was - DUE))
+		;
 	return true;
 }
 
@@ -155,7 +157,21 @@ uint32_t sv_notify_owed(struct sv_cq *cq)
 {
 	uint32_t was = sv_load(&cq->notify);
 
-	cq->event_ours = 0;
+	cq->ours_in = 0;
+	cq->disarmed = false;
 	sv_store(&cq->notify, was & SV_ARMED_MASK);
 	return was / DUE;
+}
+
+uint32_t sv_notify_due(const struct sv_cq *cq)
+{
+	return sv_load(&cq->notify) / DUE;
+}
+
+void sv_notify_given(struct sv_cq *cq)
+{
+	uint32_t was = sv_load(&cq->notify);
+
+	while (!change(cq, &was, was - DUE))
+		;
 }

@@ -39,6 +39,9 @@ void sv_notify_made(struct sv_cq *cq);
 bool sv_notify_event(struct sv_cq *cq);
 /* The queue is about to be bound anew. Returns how many events the old one owed. [gate closed] */
 uint32_t sv_notify_owed(struct sv_cq *cq);
+/* How many events are due; and one of them is given, which the device will not make. [gate closed] */
+uint32_t sv_notify_due(const struct sv_cq *cq);
+void sv_notify_given(struct sv_cq *cq);
 
 static inline enum sv_armed sv_notify_armed(const struct sv_cq *cq)
 {

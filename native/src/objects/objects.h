@@ -123,7 +123,8 @@ struct sv_cq {
 	uint32_t head, tail, capacity;
 	uint32_t notify;		/* enum sv_armed, what makes an event, and how many events are due: see notify.h */
 	uint32_t event_made;		/* the request is used up by a completion that no device has made */
-	uint32_t event_ours;		/* the device's is used up by one of the checkpoint's doing: its event is none */
+	uint32_t ours_in;		/* the device's so manyth event from now on is of the checkpoint's doing, and none; 0: none is */
+	bool disarmed;			/* which has used up the device's request: that of the application stands */
 	uint32_t announced;		/* so many of the kept, from the first on, an event has been made for, or will be */
 	bool announces_next;		/* it will be for the next of the real queue */
 	uint32_t users;			/* queues of QPs that complete here */

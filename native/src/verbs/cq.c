@@ -80,6 +80,35 @@ int sv_cq_bind(struct ibv_cq *vcq, struct ibv_cq *real)
 	return armed == SV_ARMED_NOT ? 0 : request(cq, armed == SV_ARMED_SOLICITED);
 }
 
+/* What came while the device was not asked for an event makes none by itself. */
+static int announce(struct sv_cq *cq)
+{
+	uint32_t due = sv_notify_due(cq);
+	int err = sv_notify_set_aside(cq);
+
+	while (sv_notify_due(cq) > due) {
+		sv_notify_given(cq);
+		sv_cq_event_now(cq);
+	}
+	return err;
+}
+
+int sv_cq_go_on(struct ibv_cq *vcq)
+{
+	struct sv_cq *cq = sv_cq_of(vcq);
+	enum sv_armed armed = sv_notify_armed(cq);
+	int err;
+
+	if (armed == SV_ARMED_NOT || !cq->disarmed)
+		return 0;
+	err = announce(cq);
+	if (err || sv_notify_armed(cq) != armed)
+		return err;
+	err = request(cq, armed == SV_ARMED_SOLICITED);
+	/* Between the two looks; of that there may be one event too many. */
+	return err ? err : announce(cq);
+}
+
 void sv_cq_resized(struct ibv_cq *vcq, int cqe)
 {
 	vcq->cqe = cqe;

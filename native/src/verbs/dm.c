@@ -59,6 +59,28 @@ static uint64_t whole_words(uint64_t length)
 	return (length + 3) & ~(uint64_t)3;
 }
 
+int sv_dm_save(struct ibv_dm *vdm)
+{
+	struct sv_dm *dm = sv_dm_of(vdm);
+	uint64_t length = whole_words(dm->length);
+
+	if (!dm->real)
+		return 0;
+	if (!dm->saved)
+		dm->saved = sv_block_alloc(length);
+	return dm->saved ? dm->real->memcpy_from_dm(dm->saved, dm->real, 0, length) : ENOMEM;
+}
+
+void sv_dm_forget(struct ibv_dm *vdm)
+{
+	struct sv_dm *dm = sv_dm_of(vdm);
+
+	if (!dm->real)
+		return;
+	sv_block_free(dm->saved, whole_words(dm->length));
+	dm->saved = NULL;
+}
+
 int sv_dm_bind(struct ibv_dm *vdm, struct ibv_dm *real)
 {
 	struct sv_dm *dm = sv_dm_of(vdm);

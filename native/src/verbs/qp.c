@@ -216,6 +216,14 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 	return qp->srq || (sv_is_xrc_receiver(qp) && !qp->xrc->foreign) ? sv_qp_numbers_add(qp, real->qp_num) : 0;
 }
 
+void sv_qp_go_on(struct ibv_qp *vqp)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	sv_landings_unbind(&qp->landings);
+	qp->marker = 0;
+}
+
 void sv_qp_each_cq(const struct sv_qp *qp, void (*visit)(struct sv_cq *cq, const struct sv_qp *qp))
 {
 	if (qp->v.send_cq)

@@ -92,6 +92,11 @@ void sv_srq_bind(struct ibv_srq *vsrq, struct ibv_srq *real)
 		new_generation(srq);
 }
 
+void sv_srq_go_on(struct ibv_srq *vsrq)
+{
+	sv_landings_unbind(&sv_srq_of(vsrq)->landings);
+}
+
 static void end_srq(struct sv_srq *srq)
 {
 	if (srq->xrcd)

@@ -444,6 +444,7 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 	struct hca_cq *cq = to_cq(ibcq, "ibv_destroy_cq");
 	struct hca_context *ctx = context_of(ibcq->context);
 	struct ibv_comp_channel *channel = ibcq->channel;
+	bool lost = context_is_lost(ctx);
 
 	pthread_mutex_lock(&ctx->lock);
 	if (cq->users) {
@@ -454,7 +455,8 @@ int ibv_destroy_cq(struct ibv_cq *ibcq)
 	seg_store(&cq->shm->in_use, 0);
 	__atomic_store_n(&ctx->cq[cq->index], NULL, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&ctx->engine_lock);
-	heap_free(ctx, cq->shm->ring, cq->shm->slots * sizeof(struct seg_cqe));
+	if (!lost)
+		heap_free(ctx, cq->shm->ring, cq->shm->slots * sizeof(struct seg_cqe));
 	ctx->cqs--;
 	pthread_mutex_unlock(&ctx->lock);
 

@@ -69,7 +69,8 @@ int dm_free(struct ibv_dm *ibdm)
 		pthread_mutex_unlock(&ctx->lock);
 		return hca_errno(EBUSY);
 	}
-	heap_free(ctx, dm->offset, dm->length);
+	if (!context_is_lost(ctx))
+		heap_free(ctx, dm->offset, dm->length);
 	ctx->dms--;
 	pthread_mutex_unlock(&ctx->lock);
 	object_free(dm, sizeof(*dm));

@@ -220,7 +220,7 @@ static void *engine_main(void *arg)
 	seg_lock(&ctx->seg->alive, "the own segment");
 	__atomic_store_n(&ctx->engine_runs, true, __ATOMIC_RELEASE);
 	seg_ring_doorbell(ctx->seg);
-	while (!__atomic_load_n(&ctx->engine_stop, __ATOMIC_ACQUIRE)) {
+	while (!__atomic_load_n(&ctx->engine_stop, __ATOMIC_ACQUIRE) && !context_is_lost(ctx)) {
 		uint32_t seen = seg_load_seq(&ctx->seg->doorbell);
 		uint64_t wake;
 
@@ -233,7 +233,8 @@ static void *engine_main(void *arg)
 		pthread_mutex_unlock(&ctx->stall_lock);
 		sleep_until(ctx, seen, wake);
 	}
-	seg_unlock(&ctx->seg->alive);
+	if (!context_is_lost(ctx))
+		seg_unlock(&ctx->seg->alive);
 	return NULL;
 }
 

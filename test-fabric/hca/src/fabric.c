@@ -220,8 +220,13 @@ static int fabric_open_null(struct hca_context *ctx)
 {
 	struct neighbours none = neighbours_of(ctx);
 
+	/* What a command to it would be written to; there is none. */
+	ctx->seg_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (ctx->seg_fd < 0)
+		return -1;
 	ctx->seg = mmap(NULL, SEG_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (ctx->seg == MAP_FAILED) {
+		close(ctx->seg_fd);
 		ctx->seg = NULL;
 		return -1;
 	}
@@ -321,10 +326,10 @@ void fabric_close(struct hca_context *ctx)
 
 		engine_stop(ctx);
 		seg_path(ctx->fabric_dir, ctx->seg->id, path);
-		if (!seg_is_kept(ctx->seg, ctx->fabric_dir))
+		if (!context_is_lost(ctx) && !seg_is_kept(ctx->seg, ctx->fabric_dir))
 			unlink(path);
-		close(ctx->seg_fd);
 	}
+	close(ctx->seg_fd);
 	while ((peer = ctx->peers)) {
 		ctx->peers = peer->next;
 		if (peer->seg != ctx->seg)

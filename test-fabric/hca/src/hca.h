@@ -157,6 +157,7 @@ struct hca_mr {
 	uint64_t magic;
 	uint32_t index;
 	struct hca_dm *dm;	/* of ibv_reg_dm_mr */
+	void *zeros;		/* of ibv_alloc_null_mr: what its requests write to and read from */
 };
 
 struct hca_dm {
@@ -372,6 +373,16 @@ static inline struct hca_context *to_context(struct ibv_context *context, const 
 static inline struct hca_context *context_of(struct ibv_context *context)
 {
 	return (struct hca_context *)verbs_get_ctx(context);
+}
+
+/*
+ * Whether the context came out of an image without its device, as a kernel's would after a restore: its mappings are there
+ * and empty. Then nothing but destroying works, which gives back what is in this process (ibv_open_device(3),
+ * RDMAV_ALLOW_DISASSOC_DESTROY).
+ */
+static inline bool context_is_lost(struct hca_context *ctx)
+{
+	return seg_is_lost(ctx->seg);
 }
 
 /* The QP behind a handle. */

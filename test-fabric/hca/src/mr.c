@@ -338,7 +338,9 @@ struct ibv_mr *mr_alloc_null(struct ibv_pd *ibpd)
 	region.va = (uintptr_t)map;
 	region.zeros = (uintptr_t)map + HCA_MAX_MSG;
 	mr = mr_new(pd, NULL, SIZE_MAX, &region, NULL);
-	if (!mr)
+	if (mr)
+		((struct hca_mr *)mr)->zeros = map;
+	else
 		munmap(map, 2 * (size_t)HCA_MAX_MSG);
 	return mr;
 }
@@ -449,21 +451,25 @@ int ibv_dereg_mr(struct ibv_mr *ibmr)
 	struct hca_mr *mr = to_mr(ibmr, "ibv_dereg_mr");
 	struct hca_context *ctx = context_of(ibmr->context);
 	struct seg_mr *shm = &ctx->seg->mr[mr->index];
+	bool lost = context_is_lost(ctx);
 
 	pthread_mutex_lock(&ctx->lock);
 	seg_store(&shm->valid, 0);
-	mr_quiesce(ctx);
+	if (!lost)
+		mr_quiesce(ctx);
 	/* Looked at last: a bind may have been in execution. */
-	if (mw_uses_region(ctx, mr->index)) {
+	if (!lost && mw_uses_region(ctx, mr->index)) {
 		seg_store(&shm->valid, 1);
 		pthread_mutex_unlock(&ctx->lock);
 		return hca_errno(EBUSY);
 	}
-	key_delete(ctx, shm->lkey);
-	if (shm->rkey && shm->rkey != shm->lkey)
-		key_delete(ctx, shm->rkey);
-	if (shm->kind == SEG_MR_NULL)
-		munmap((void *)(uintptr_t)shm->va, 2 * (size_t)HCA_MAX_MSG);
+	if (!lost) {
+		key_delete(ctx, shm->lkey);
+		if (shm->rkey && shm->rkey != shm->lkey)
+			key_delete(ctx, shm->rkey);
+	}
+	if (mr->zeros)
+		munmap(mr->zeros, 2 * (size_t)HCA_MAX_MSG);
 	shm->kind = SEG_MR_FREE;
 	if (mr->dm)
 		mr->dm->users--;

@@ -140,10 +140,12 @@ int mw_dealloc(struct ibv_mw *ibmw)
 	for (link = &ctx->windows; *link != mw; link = &(*link)->next)
 		;
 	*link = mw->next;
-	seg_store(&window->valid, 0);
-	mr_quiesce(ctx);
-	key_delete(ctx, window->rkey);
-	window->kind = SEG_MR_FREE;
+	if (!context_is_lost(ctx)) {
+		seg_store(&window->valid, 0);
+		mr_quiesce(ctx);
+		key_delete(ctx, window->rkey);
+		window->kind = SEG_MR_FREE;
+	}
 	((struct hca_pd *)ibmw->pd)->users--;
 	ctx->mws--;
 	pthread_mutex_unlock(&ctx->lock);

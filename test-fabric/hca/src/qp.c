@@ -430,6 +430,31 @@ static void give_back_orphans(struct hca_context *ctx)
 	} while (orphan);
 }
 
+/* Without its device: nobody else has the QP open any more. */
+static void destroy_lost(struct hca_context *ctx, struct hca_qp *qp)
+{
+	struct hca_qp *real = qp_real(qp);
+	bool last = false;
+
+	pthread_mutex_lock(&ctx->lock);
+	if (qp->home)
+		qp->xrcd->users--;
+	else
+		last = handle_close(ctx, qp);
+	if (last) {
+		ctx->qp[real->index] = NULL;
+		qp_count_users(real, -1);
+		ctx->qps--;
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	if (qp->home || qp->real)
+		object_free(qp, sizeof(*qp));
+	else if (!last)
+		qp->magic = 0;
+	if (last)
+		qp_free(real);
+}
+
 int ibv_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct hca_qp *qp = to_qp(ibqp, "ibv_destroy_qp");
@@ -437,6 +462,10 @@ int ibv_destroy_qp(struct ibv_qp *ibqp)
 	struct hca_qp *real = qp_real(qp);
 	bool last;
 
+	if (context_is_lost(ctx)) {
+		destroy_lost(ctx, qp);
+		return 0;
+	}
 	if (qp->home) {
 		xrc_close_foreign(ctx, qp);
 		await_acknowledgements(qp);

@@ -28,14 +28,14 @@ struct seg *seg_map(int fd)
 
 void seg_path(const char *dir, uint32_t id, char path[448])
 {
-	snprintf(path, 448, "%s/ctx-%08x", dir, id);
+	snprintf(path, 448, "%s/uverbs-%08x", dir, id);
 }
 
 uint32_t seg_id_of(const char *name)
 {
 	unsigned int id;
 
-	return sscanf(name, "ctx-%8x", &id) == 1 ? id : 0;
+	return sscanf(name, "uverbs-%8x", &id) == 1 ? id : 0;
 }
 
 struct seg *seg_attach_remains(const char *dir, uint32_t id)

@@ -323,6 +323,11 @@ void seg_unlock(pthread_mutex_t *lock);
 
 /* True while the process that made the segment lives and has it open. */
 int seg_alive(struct seg *seg);
+/* True in a process that was restored with its mappings but without what was in them: the device is another one's now. */
+static inline bool seg_is_lost(struct seg *seg)
+{
+	return __builtin_expect(seg_load(&seg->magic) != SEG_MAGIC, 0);
+}
 /* True when another process, which lives, has an XRC receive QP of it open. */
 int seg_is_kept(struct seg *seg, const char *dir);
 void seg_ring_doorbell(struct seg *seg);

@@ -249,6 +249,14 @@ int ibv_destroy_srq(struct ibv_srq *ibsrq)
 		pthread_mutex_unlock(&ctx->lock);
 		return hca_errno(EBUSY);
 	}
+	if (context_is_lost(ctx)) {
+		ctx->srq[srq->index] = NULL;
+		srq_count_users(srq, -1);
+		ctx->srqs--;
+		pthread_mutex_unlock(&ctx->lock);
+		object_free(srq, sizeof(*srq));
+		return 0;
+	}
 	/* Out of reach of the peers first, then of the engine. */
 	srq_lock(ctx->seg, srq->shm);
 	seg_store(&srq->shm->in_use, 0);

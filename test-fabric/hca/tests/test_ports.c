@@ -195,7 +195,7 @@ static int segment_files(void)
 
 	CHECK(d);
 	while ((e = readdir(d)))
-		n += !strncmp(e->d_name, "ctx-", 4);
+		n += !strncmp(e->d_name, "uverbs-", 7);
 	closedir(d);
 	return n;
 }

@@ -1,10 +1,15 @@
 /* Several processes: data and atomics across them, death at any time, and what is left after a close. */
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/futex.h>
+#include <malloc.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../src/segment.h"
 #include "harness.h"
 
 struct link {
@@ -343,14 +348,14 @@ static void files_of_the_dead_are_removed(void)
 	char byte;
 
 	hear(link, &byte, 1);
-	CHECK_EQ(entries(dir, "ctx-"), 1);
+	CHECK_EQ(entries(dir, "uverbs-"), 1);
 	CHECK_EQ(kill(pid, SIGKILL), 0);
 	CHECK_EQ(waitpid(pid, NULL, 0), pid);
-	CHECK_EQ(entries(dir, "ctx-"), 1);
+	CHECK_EQ(entries(dir, "uverbs-"), 1);
 	endpoint_open(&ep, NULL);
-	CHECK_EQ(entries(dir, "ctx-"), 1);
+	CHECK_EQ(entries(dir, "uverbs-"), 1);
 	endpoint_close(&ep);
-	CHECK_EQ(entries(dir, "ctx-"), 0);
+	CHECK_EQ(entries(dir, "uverbs-"), 0);
 	close(link.in);
 	close(link.out);
 }
@@ -412,12 +417,71 @@ static void nothing_remains(void)
 	CHECK_EQ(post_send(&a, 1, 0, 64, IBV_SEND_SIGNALED), 0);
 	expect(a.send_cq, 1, IBV_WC_SUCCESS);
 	CHECK(entries("/proc/self/fd", "") > fds);
-	CHECK(lines_with("/proc/self/maps", "ctx-") > 0);
+	CHECK(lines_with("/proc/self/maps", "uverbs-") > 0);
 	pair_close(&a, &b);
 	CHECK_EQ(entries("/proc/self/fd", ""), fds);
 	CHECK_EQ(entries("/proc/self/task", ""), threads);
-	CHECK_EQ(lines_with("/proc/self/maps", "ctx-"), 0);
+	CHECK_EQ(lines_with("/proc/self/maps", "uverbs-"), 0);
 	CHECK_EQ(lines_with("/proc/self/maps", "/dev/shm"), 0);
+}
+
+/* As a restored process has the mappings of its device: in their places, and empty. What slept in them is called again. */
+static void lose_devices(void)
+{
+	char line[512], path[448];
+	FILE *f = fopen("/proc/self/maps", "r");
+
+	CHECK(f);
+	while (fgets(line, sizeof(line), f)) {
+		unsigned long from, to;
+		struct seg *before;
+		int fd;
+
+		if (!strstr(line, "/uverbs-") || sscanf(line, "%lx-%lx %*s %*s %*s %*s %447s", &from, &to, path) != 3)
+			continue;
+		fd = open(path, O_RDWR | O_CLOEXEC);
+		CHECK(fd >= 0);
+		before = mmap(NULL, to - from, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
+		CHECK(before != MAP_FAILED);
+		close(fd);
+		CHECK(mmap((void *)from, to - from, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED);
+		syscall(SYS_futex, &before->doorbell, FUTEX_WAKE, 1, NULL, NULL, 0);
+		munmap(before, to - from);
+	}
+	fclose(f);
+}
+
+/* Without its device a process gives everything back, as RDMAV_ALLOW_DISASSOC_DESTROY has it, and may open devices again. */
+static void a_lost_device_is_given_back(void)
+{
+	struct options with_channel = { .channel = true };
+	int fds = entries("/proc/self/fd", ""), threads = entries("/proc/self/task", "");
+	size_t used = 0;
+
+	struct endpoint a, b;
+
+	for (int i = 0; i < 6; i++) {
+		pair_open(&a, &b, &with_channel);
+		CHECK_EQ(post_recv(&b, 1, 0, 64), 0);
+		CHECK_EQ(post_recv(&b, 2, 64, 64), 0);
+		CHECK_EQ(post_send(&a, 1, 0, 64, IBV_SEND_SIGNALED), 0);
+		expect(a.send_cq, 1, IBV_WC_SUCCESS);
+		lose_devices();
+		pair_close(&a, &b);
+		CHECK_EQ(entries("/proc/self/fd", ""), fds);
+		CHECK_EQ(entries("/proc/self/task", ""), threads);
+		CHECK_EQ(lines_with("/proc/self/maps", "/dev/zero"), 0);
+		if (i == 4)
+			used = mallinfo2().uordblks;
+	}
+	/* What was freed last is kept for a while, and counts. */
+	CHECK(mallinfo2().uordblks < used + (256 << 10));
+	pair_open(&a, &b, &with_channel);
+	CHECK_EQ(post_recv(&b, 1, 0, 64), 0);
+	CHECK_EQ(post_send(&a, 1, 0, 64, IBV_SEND_SIGNALED), 0);
+	expect(a.send_cq, 1, IBV_WC_SUCCESS);
+	pair_close(&a, &b);
 }
 
 /* The conf file wins over the environment, which a restored process cannot change. */
@@ -461,6 +525,7 @@ int main(void)
 	RUN(files_of_the_dead_are_removed);
 	RUN(processes_share_a_lid);
 	RUN(nothing_remains);
+	RUN(a_lost_device_is_given_back);
 	RUN(settings_come_from_the_file);
 	return 0;
 }

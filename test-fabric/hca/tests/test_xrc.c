@@ -463,7 +463,7 @@ static int files(void)
 
 	CHECK(d);
 	while ((e = readdir(d)))
-		n += !strncmp(e->d_name, "ctx-", 4);
+		n += !strncmp(e->d_name, "uverbs-", 7);
 	closedir(d);
 	return n;
 }

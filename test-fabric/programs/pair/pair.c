@@ -57,6 +57,7 @@ void link_create(struct pair *pair, struct link *link, const struct link_wishes 
 		.qp_type = IBV_QPT_RC,
 	};
 	struct card mine = { .memory = (uintptr_t)area->memory, .rkey = area->mr->rkey }, theirs;
+	struct qp_timing timing = qp_patient;
 
 	link->qp = ibv_create_qp(pair->endpoint.pd, &init);
 	if (!link->qp)
@@ -69,7 +70,13 @@ void link_create(struct pair *pair, struct link *link, const struct link_wishes 
 	link->lkey = area->mr->lkey;
 	link->rkey = theirs.rkey;
 	link->remote = theirs.memory;
-	qp_connect(&pair->endpoint, link->qp, &link->own, &link->peer, wishes->timing ? wishes->timing : &qp_patient);
+	if (wishes->timing)
+		timing = *wishes->timing;
+	if (pair->rnr_retry >= 0)
+		timing.rnr_retry = pair->rnr_retry;
+	if (pair->rnr_timer >= 0)
+		timing.min_rnr_timer = pair->rnr_timer;
+	qp_connect(&pair->endpoint, link->qp, &link->own, &link->peer, &timing);
 }
 
 void link_destroy(struct link *link)
@@ -316,7 +323,7 @@ static void usage(FILE *to)
 		fprintf(to, " %s", program_modes[i]);
 	fprintf(to, "\n  --signaled    requests that are unsignaled otherwise are signaled, where the program allows it\n"
 		"  --zero-length messages have no bytes, where the program allows it\n"
-		"  --rnr-retry N --rnr-timer N    as in ibv_modify_qp, where the program waits for receives\n"
+		"  --rnr-retry N --rnr-timer N    as in ibv_modify_qp\n"
 		"  --count N     queue pairs, where the program has many\n"
 		"  --domain FILE of the XRC domain that both share, where they do (one of their own)\n"
 		"  -d NAME  device (the first)     -i PORT  port (1)     -g INDEX  GID index (only where there is no lid)\n");

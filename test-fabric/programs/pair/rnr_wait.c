@@ -81,8 +81,7 @@ void program_run(struct pair *pair)
 	/* min_rnr_timer 0 is the longest, 655 ms. */
 	struct qp_timing timing = {
 		.timeout = qp_patient.timeout, .retry_cnt = qp_patient.retry_cnt,
-		.rnr_retry = pair->rnr_retry >= 0 ? pair->rnr_retry : finite ? 6 : 7,
-		.min_rnr_timer = pair->rnr_timer >= 0 ? pair->rnr_timer : finite ? 0 : 12,
+		.rnr_retry = finite ? 6 : 7, .min_rnr_timer = finite ? 0 : 12,
 	};
 	struct ibv_cq *cq = endpoint_create_cq(&pair->endpoint, 16, NULL);
 	struct link_wishes wishes = {

@@ -80,8 +80,11 @@ final class ImageWorker {
             return new StepFailed(m.epoch(), "FREEZE", "processes are stopped that could not be thawed before");
         }
         try {
-            final FreezeRequest request = request(ranks, trees, Duration.ofSeconds(m.deadlineSeconds()),
+            FreezeRequest request = request(ranks, trees, Duration.ofSeconds(m.deadlineSeconds()),
                     progress(m.epoch(), "SAVE"));
+            if (m.attached()) {
+                request = request.with(FreezeRequest.Open.devicesOf(ranks.stream().map(r -> r.hostPid).collect(Collectors.toSet())));
+            }
             if (request.roots().isEmpty()) {
                 return new Frozen(m.epoch(), List.of(), 0, List.of(), List.of());
             }

@@ -84,7 +84,7 @@ final class Inspector {
                 found.add("this host does not see " + folder + ", which the coordinator sees: the checkpoint directory must be on a"
                         + " file system that all hosts share");
             }
-            for (final Finding finding : checkpointer.inspect(request.whileAttached(attached(ranks.running(), m.listeners())),
+            for (final Finding finding : checkpointer.inspect(request.with(open(ranks.running(), m.listeners())),
                     seen ? folder : null)) {
                 found.add(finding.toString());
             }
@@ -101,7 +101,7 @@ final class Inspector {
         try {
             final FreezeRequest request = ImageWorker.request(ranks.welcomed(), programs.all(), Duration.ZERO, Progress.UNTOLD);
             if (!request.roots().isEmpty()) {
-                return checkpointer.connections(request.whileAttached(attached(ranks.running(), m.listeners())), m.addresses());
+                return checkpointer.connections(request.with(open(ranks.running(), m.listeners())), m.addresses());
             }
         } catch (CheckpointException | IOException | RuntimeException e) {
             return NOWHERE;
@@ -109,13 +109,13 @@ final class Inspector {
         return NOWHERE;
     }
 
-    private static FreezeRequest.Attached attached(final Set<Long> pids, final Set<String> listeners) throws UnknownHostException {
+    private static FreezeRequest.Open open(final Set<Long> pids, final Set<String> listeners) throws UnknownHostException {
         final Set<InetSocketAddress> addresses = new HashSet<>();
         for (final String listener : listeners) {
             final int colon = listener.lastIndexOf(':');
             addresses.add(new InetSocketAddress(InetAddress.getByName(listener.substring(0, colon)),
                     Integer.parseInt(listener.substring(colon + 1))));
         }
-        return new FreezeRequest.Attached(pids, addresses);
+        return FreezeRequest.Open.running(pids, addresses);
     }
 }

@@ -34,7 +34,8 @@ final class RemoteCommand extends CliCommand {
         return new RemoteCommand(environment, 0, Map.of(
                 "check", "say whether a checkpoint could be made now: status 0 if so, else 1 with a line for each reason; nothing is"
                         + " changed",
-                "kill", "end the job once the checkpoint is safe"),
+                "kill", "end the job once the checkpoint is safe",
+                "detached", "close the devices for the checkpoint, also where they could stay open"),
                 "saves the job; it runs on, or ends with --kill", "Blocks until the checkpoint is safe; prints its folder last,"
                 + " and the phases before it (with --json on standard error).");
     }
@@ -58,13 +59,16 @@ final class RemoteCommand extends CliCommand {
         result.text().lines().forEach(line -> System.err.println("shadowverbs: " + line));
     }
 
+    private static boolean isTrue(final Map<String, String> arguments, final String flag) {
+        return Boolean.parseBoolean(arguments.get(flag));
+    }
+
     @Override
     public Integer call() throws CommandException {
         final Map<String, String> arguments = flags.entrySet().stream()
                 .collect(Collectors.toMap(Map.Entry::getKey, flag -> flag.getValue().get().toString()));
-        if (arguments.values().stream().filter("true"::equals).count() > 1) {
-            throw new UsageException(name() + ": " + flags.keySet().stream().map(flag -> "--" + flag)
-                    .collect(Collectors.joining(" and ")) + " exclude each other");
+        if (isTrue(arguments, "check") && arguments.values().stream().filter("true"::equals).count() > 1) {
+            throw new UsageException(name() + ": --check excludes all other options but --json");
         }
         try {
             final Result result = CoordinatorClient.call(coordinator.address(environment), name(), arguments, answerMillis,

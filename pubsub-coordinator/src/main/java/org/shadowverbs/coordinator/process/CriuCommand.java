@@ -20,6 +20,8 @@ import java.util.stream.Stream;
 final class CriuCommand {
     static final String LOG = "criu.log";
     private static final String PRELOAD = "libshadowverbs-criu.so";
+    /** Alone in its folder: CRIU loads all that is there. */
+    private static final String PLUGIN = "criu-plugins/shadowverbs-devices.so";
     /** CRIU raises limits for itself as it goes; in a container it may not, and goes on. */
     private static final String HARMLESS = "rlimit: Can't setup RLIMIT_NOFILE";
     /** And with no right to the network it says so, and goes on. */
@@ -71,7 +73,7 @@ final class CriuCommand {
         return null;
     }
 
-    /** Our library that is preloaded into CRIU: criu-getsockopt.c, criu-socket.c. Null when nowhere. */
+    /** Our library that is preloaded into CRIU: criu-getsockopt.c, criu-socket.c, criu-device-file.c. Null when nowhere. */
     private static Path findPreload() {
         final Path found = above("lib/" + PRELOAD);
         return found != null ? found : above("native/restore-init/target/" + PRELOAD);
@@ -80,6 +82,16 @@ final class CriuCommand {
     /** How a dump begins. Older kernels do without the library. */
     static List<String> dump(final Path criu) {
         return preloaded(findPreload(), criu, "dump");
+    }
+
+    /**
+     * The options by which CRIU finds our plugin, for dump and restore; none when that is nowhere, and it is not needed but for
+     * devices that stay open.
+     */
+    static List<String> plugins() {
+        Path plugin = above("lib/" + PLUGIN);
+        plugin = plugin != null ? plugin : above("native/restore-init/target/" + PLUGIN);
+        return plugin == null ? List.of() : List.of("--libdir", plugin.getParent().toString());
     }
 
     /** How the restore of a tree with TCP connections begins. */

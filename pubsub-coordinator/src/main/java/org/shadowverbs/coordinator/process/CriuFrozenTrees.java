@@ -373,6 +373,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             command.add("--unprivileged");
             command.addAll(hold.options());
         }
+        command.addAll(CriuCommand.plugins());
         if (tree.sessionLedFromOutside()) {
             command.add("--shell-job");
         }

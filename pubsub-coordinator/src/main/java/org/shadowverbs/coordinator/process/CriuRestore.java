@@ -229,6 +229,7 @@ final class CriuRestore {
         command.addAll(List.of("--images-dir", folder.toString(), "--work-dir", work(number).toString(),
                 "--log-file", CriuCommand.LOG, "-v2", "--restore-detached", "--restore-sibling",
                 "--file-locks", "--manage-cgroups=ignore", "--network-lock", "skip"));
+        command.addAll(CriuCommand.plugins());
         if (Rights.ordinary()) {
             command.add("--unprivileged");
         }

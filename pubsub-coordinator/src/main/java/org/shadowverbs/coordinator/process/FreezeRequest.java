@@ -15,7 +15,7 @@ import java.util.Set;
  * @param freezeDeadline how long freezing may take
  * @param saveDeadline   how long saving may go on without anything being written or read
  * @param progress       of saving
- * @param attached       what is open now and will be closed before the processes are frozen
+ * @param open           what ranks have open that no image could hold otherwise
  */
 public record FreezeRequest(
         List<ProcessRoot> roots,
@@ -23,16 +23,28 @@ public record FreezeRequest(
         Duration freezeDeadline,
         Duration saveDeadline,
         Progress progress,
-        Attached attached) {
+        Open open) {
     /**
-     * What ranks have open while they run, and give back before they are frozen: devices, and the links to this process.
+     * What ranks have open. While they run they have links to this process and devices; when they are frozen they have devices, if
+     * these stay open, and CRIU's plugin takes them ({@code native/restore-init/criu-devices.c}).
      *
-     * @param ranks     their pids on this host
+     * @param links     pids on this host of the ranks that have links to this process
+     * @param devices   pids on this host of the ranks that may have devices open
      * @param listeners where devices over TCP listen, on all hosts
      */
-    public record Attached(Set<Long> ranks, Set<InetSocketAddress> listeners) {
+    public record Open(Set<Long> links, Set<Long> devices, Set<InetSocketAddress> listeners) {
         /** Nothing: all that can be closed is closed. */
-        public static final Attached NOTHING = new Attached(Set.of(), Set.of());
+        public static final Open NOTHING = new Open(Set.of(), Set.of(), Set.of());
+
+        /** Of ranks that run. */
+        public static Open running(final Set<Long> ranks, final Set<InetSocketAddress> listeners) {
+            return new Open(ranks, ranks, listeners);
+        }
+
+        /** Of ranks whose devices stay open while they are saved. */
+        public static Open devicesOf(final Set<Long> ranks) {
+            return new Open(Set.of(), ranks, Set.of());
+        }
     }
 
     /**
@@ -52,16 +64,16 @@ public record FreezeRequest(
                 deadline,
                 deadline,
                 progress,
-                Attached.NOTHING);
+                Open.NOTHING);
     }
 
     /**
-     * The same for processes that run.
+     * The same with what ranks have open.
      *
-     * @param running what they will have closed
+     * @param now what is open
      * @return the request
      */
-    public FreezeRequest whileAttached(final Attached running) {
-        return new FreezeRequest(roots, replacedPipes, freezeDeadline, saveDeadline, progress, running);
+    public FreezeRequest with(final Open now) {
+        return new FreezeRequest(roots, replacedPipes, freezeDeadline, saveDeadline, progress, now);
     }
 }

@@ -23,7 +23,8 @@ final class Sharing {
     /** Deleted files up to this size are held in the image; what {@code --ghost-limit} is given. */
     static final long GHOST_LIMIT = 64L << 20;
 
-    private static final String VERBS_DEVICES = "/dev/infiniband/";
+    /** With which the name of a verbs device's file begins, as {@code native/src/base/device_path.h} has it. */
+    private static final String VERBS_DEVICE = "uverbs";
     private static final String DELETED = " (deleted)";
     private static final String CLOSE = "close it before the checkpoint";
     private static final String LAUNCH_THE_LAUNCHER = "launch the launcher: shadowverbs launch mpirun ./program";
@@ -174,7 +175,7 @@ final class Sharing {
         final Path link = Proc.path(member.ids().pid(), "fd").resolve(Integer.toString(descriptor.fd()));
         if (target.startsWith("anon_inode:")) {
             final String kind = target.substring("anon_inode:".length());
-            if (!ANONYMOUS.contains(kind) && !(attached(member) && kind.startsWith("[infiniband"))) {
+            if (!ANONYMOUS.contains(kind) && !(hasDevices(member) && kind.startsWith("[infiniband"))) {
                 refuse(subject(tree, member, descriptor), kind + " cannot be saved", "close it before the checkpoint");
             }
         } else if (MULTIPLEXERS.contains(target) && descriptor.fd() > 2) {
@@ -201,7 +202,7 @@ final class Sharing {
             return; // Closed meanwhile; it is looked at again when it stands still.
         }
         final int type = (int) attributes.get("mode") & 0170000;
-        if (type == 0020000 && attached(member) && descriptor.target().startsWith(VERBS_DEVICES)) {
+        if (hasDevices(member) && isVerbsDevice(descriptor.target())) {
             return;
         } else if (type == 0020000 || type == 0060000) {
             refuse(subject(tree, member, descriptor), "the device " + descriptor.target() + " cannot be saved",
@@ -259,7 +260,7 @@ final class Sharing {
         } else if (name.startsWith("/SYSV")) {
             refuse(tree.subject(member), "System V shared memory " + name + " cannot be saved",
                     "use POSIX shared memory or a shared mapping");
-        } else if (name.startsWith(VERBS_DEVICES) && attached(member)) {
+        } else if (isVerbsDevice(name) && hasDevices(member)) {
             return;
         } else if (name.startsWith("/dev/") && !name.startsWith("/dev/shm/") && !name.startsWith("/dev/zero")) {
             refuse(tree.subject(member), "the mapping of the device " + name + " cannot be saved",
@@ -361,7 +362,7 @@ final class Sharing {
                 tcp = TcpSockets.of(first.member().ids().pid());
             }
             final TcpSockets.Socket socket = tcp.get(entry.getKey());
-            final boolean ranksOnly = entry.getValue().stream().allMatch(end -> attached(end.member()));
+            final boolean ranksOnly = entry.getValue().stream().allMatch(end -> hasLink(end.member()));
             if (peers.containsKey(entry.getKey())) {
                 final long peer = peers.get(entry.getKey());
                 if (!ranksOnly || !outside().getOrDefault(peer, Set.of()).contains(ProcessHandle.current().pid())) {
@@ -375,12 +376,21 @@ final class Sharing {
         }
     }
 
-    private boolean attached(final ProcessTree.Member member) {
-        return request.attached().ranks().contains(member.ids().pid());
+    private boolean hasLink(final ProcessTree.Member member) {
+        return request.open().links().contains(member.ids().pid());
+    }
+
+    private boolean hasDevices(final ProcessTree.Member member) {
+        return request.open().devices().contains(member.ids().pid());
+    }
+
+    /** Whether it is the file of a verbs device. */
+    static boolean isVerbsDevice(final String path) {
+        return path.startsWith(VERBS_DEVICE, path.lastIndexOf('/') + 1);
     }
 
     private boolean ofDevice(final TcpSockets.Socket socket) {
-        final Set<InetSocketAddress> listeners = request.attached().listeners();
+        final Set<InetSocketAddress> listeners = request.open().listeners();
         return listeners.contains(socket.local()) || listeners.contains(socket.remote());
     }
 

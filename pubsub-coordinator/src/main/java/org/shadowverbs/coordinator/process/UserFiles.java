@@ -193,6 +193,7 @@ final class UserFiles {
                 && !path.startsWith("/memfd:")
                 && !path.startsWith("/proc/")
                 && !path.startsWith("/sys/")
+                && !Sharing.isVerbsDevice(path)
                 && Files.isRegularFile(asSeenBy(pid, path));
     }
 }

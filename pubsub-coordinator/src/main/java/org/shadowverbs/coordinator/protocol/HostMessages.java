@@ -108,8 +108,11 @@ public final class HostMessages {
     public record TcpSocket(String holder, String local, int localPort, String remote, int remotePort, int state) {
     }
 
-    /** Make the processes stand still; give up after so long. {@code addresses}: of the job's other hosts. */
-    public record Freeze(long epoch, int deadlineSeconds, Set<String> addresses) implements Message {
+    /**
+     * Make the processes stand still; give up after so long. {@code attached}: ranks have their devices open. {@code addresses}: of
+     * the job's other hosts.
+     */
+    public record Freeze(long epoch, int deadlineSeconds, boolean attached, Set<String> addresses) implements Message {
     }
 
     /**

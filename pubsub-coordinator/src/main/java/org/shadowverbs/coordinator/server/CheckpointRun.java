@@ -14,6 +14,8 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import org.shadowverbs.coordinator.client.Attachment;
+import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
@@ -41,6 +43,7 @@ final class CheckpointRun {
     private final Path directory;
     private final int keep;
     private final boolean kill;
+    private final boolean detached;
     private final Report report;
     /** Who was late on the way back, and came. */
     private final Set<String> late = new LinkedHashSet<>();
@@ -56,25 +59,36 @@ final class CheckpointRun {
     private CheckpointFolder folder;
     private List<Manifest.HostPart> hosts = List.of();
     private long bytes;
+    /** Whether the devices stay open, and how many queue pairs were reset for that. */
+    private boolean attached;
+    private int resets;
 
     /**
      * What has become of it.
      *
      * @param folder null when there is no new checkpoint
+     * @param attached whether the devices stayed open
+     * @param resets how many queue pairs were reset, where they did
      * @param stoppedNanos from the first gate closed to the last one opened; 0 when there is no new checkpoint, or it ended the job
      * @param problem why there is none, or what is not as it was although there is one; may be empty
      * @param late lines about ranks that were waited for on the way back longer than the deadline
      */
-    record Outcome(Path folder, long epoch, int ranks, int rounds, long bytes, Map<String, Long> phaseNanos,
+    record Outcome(Path folder, long epoch, int ranks, int rounds, long bytes, boolean attached, int resets, Map<String, Long> phaseNanos,
             long totalNanos, long stoppedNanos, String problem, List<String> late) {
     }
 
-    CheckpointRun(final Job job, final Path directory, final int keep, final boolean kill, final Report report) {
+    /**
+     * @param kill the job ends with it
+     * @param detached devices are closed for it also where they could stay open
+     */
+    CheckpointRun(final Job job, final Path directory, final int keep, final boolean kill, final boolean detached,
+            final Report report) {
         this.job = job;
         epoch = job.epoch();
         this.directory = directory;
         this.keep = keep;
         this.kill = kill;
+        this.detached = detached;
         this.report = report;
     }
 
@@ -98,6 +112,8 @@ final class CheckpointRun {
         phaseNanos.clear();
         rounds = 0;
         bytes = 0;
+        attached = false;
+        resets = 0;
         folder = null;
         countFromWhatIsThere();
         ranks = epoch.begin();
@@ -106,14 +122,14 @@ final class CheckpointRun {
         try {
             begin();
             told = true;
-            epoch.tellBegun(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill))));
+            epoch.tellBegun(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill),
+                    CheckpointRequest.DETACHED, Boolean.toString(detached))));
             exchange(Phase.ANNOUNCE);
             closed = System.nanoTime();
             exchange(Phase.CLOSE);
             exchange(Phase.PAIRED);
             drain();
-            exchange(Phase.DETACH);
-            detached();
+            detach();
             freeze();
             save();
             commit();
@@ -191,15 +207,35 @@ final class CheckpointRun {
         phaseDone("DRAIN", start, ranksDone() + ", " + rounds + (rounds == 1 ? " round" : " rounds"));
     }
 
-    private void detached() throws Stopped {
+    /** All keep their devices open, if all can; else all close them. */
+    private void detach() throws Stopped {
         final long start = System.nanoTime();
+        final Exchange first = epoch.complete(Phase.DETACH, 0);
+        if (!epoch.unanimous(first) && epoch.unanimous(epoch.complete(Phase.DETACH, 1))) {
+            epoch.complete(Phase.DETACH, 2); // when all have reset what is to be reset on both sides
+        }
+        attached = epoch.attached();
+        final Map<Integer, Attachment> said = epoch.attachments();
+        final Set<List<Integer>> reset = new LinkedHashSet<>();
+        said.forEach((rank, a) -> a.resets().forEach(r -> {
+            reset.add(List.of(rank, r.sequence()));
+            reset.add(List.of(r.peer(), r.peerSequence()));
+        }));
+        resets = attached ? reset.size() + said.values().stream().mapToInt(Attachment::alone).sum() : 0;
         epoch.awaitState(Stage.DETACH, MemberState.DETACHED);
-        phaseNanos.merge("DETACH", System.nanoTime() - start, Long::sum);
+        phaseDone("DETACH", start, ranksDone() + (attached ? ", devices stay open" : ", " + whyDetached(said))
+                + (resets == 0 ? "" : ", " + resets + (resets == 1 ? " queue pair reset" : " queue pairs reset")));
+    }
+
+    private static String whyDetached(final Map<Integer, Attachment> said) {
+        return said.entrySet().stream().filter(e -> !e.getValue().obstacle().isEmpty()).findFirst()
+                .map(e -> "devices closed: " + (e.getValue().obstacle().equals(CheckpointRequest.DETACHED) ? "as asked for"
+                        : "rank " + e.getKey() + ": " + e.getValue().obstacle())).orElse("devices closed");
     }
 
     private void freeze() throws Stopped {
         final long start = System.nanoTime();
-        epoch.tellAgents(Stage.FREEZE, agent -> new Freeze(number, epoch.deadlineSeconds(),
+        epoch.tellAgents(Stage.FREEZE, agent -> new Freeze(number, epoch.deadlineSeconds(), attached,
                 Connections.addressesBut(agent, job.agents())));
         int trees = 0;
         final Connections connections = new Connections();
@@ -291,7 +327,7 @@ final class CheckpointRun {
     /** The checkpoint is safe: thaw, and every rank opens its devices again. */
     private Outcome resume() {
         final long start = System.nanoTime();
-        final String problem = thawAndReattach("resumed", "", true);
+        final String problem = thawAndReattach("resumed", "", Reattachment.Way.of(epoch));
         final long stopped = System.nanoTime() - closed;
         phaseDone("REATTACH", start, ranksDone());
         return outcome(folder.place(), stopped, problem);
@@ -307,11 +343,11 @@ final class CheckpointRun {
     }
 
     private void backToWork(final String why, final boolean told) {
-        final boolean reattach = epoch.drainBegun();
+        final Reattachment.Way way = Reattachment.Way.of(epoch);
         epoch.turnBack();
         job.log().add("epoch " + number + " is given up: " + why);
         if (told) {
-            final String problem = thawAndReattach("aborted", why, reattach);
+            final String problem = thawAndReattach("aborted", why, way);
             if (!problem.isEmpty()) {
                 say("after the checkpoint was given up: " + problem);
             }
@@ -335,12 +371,12 @@ final class CheckpointRun {
     }
 
     /** Returns what went wrong, or an empty string. */
-    private String thawAndReattach(final String outcome, final String why, final boolean reattach) {
+    private String thawAndReattach(final String outcome, final String why, final Reattachment.Way way) {
         try {
             return String.join("; ", new Reattachment(epoch, line -> {
                 late.add(line);
                 say(line);
-            }).run(outcome, why, reattach));
+            }).run(outcome, why, way));
         } catch (Stopped e) {
             return e.getMessage();
         }
@@ -379,7 +415,7 @@ final class CheckpointRun {
     }
 
     private Outcome outcome(final Path place, final long stopped, final String problem) {
-        return new Outcome(place, number, ranks, rounds, bytes, new LinkedHashMap<>(phaseNanos),
+        return new Outcome(place, number, ranks, rounds, bytes, attached, resets, new LinkedHashMap<>(phaseNanos),
                 System.nanoTime() - began, stopped, problem, List.copyOf(late));
     }
 }

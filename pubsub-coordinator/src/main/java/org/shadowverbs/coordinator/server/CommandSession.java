@@ -41,7 +41,8 @@ final class CommandSession {
                     if (Boolean.parseBoolean(command.arguments().get("check"))) {
                         check();
                     } else {
-                        checkpoint(Boolean.parseBoolean(command.arguments().get("kill")));
+                        checkpoint(Boolean.parseBoolean(command.arguments().get("kill")),
+                                Boolean.parseBoolean(command.arguments().get("detached")));
                     }
                 }
                 case "status" -> status();
@@ -60,9 +61,9 @@ final class CommandSession {
         }
     }
 
-    private void checkpoint(final boolean kill) throws IOException, InterruptedException, ExecutionException {
+    private void checkpoint(final boolean kill, final boolean detached) throws IOException, InterruptedException, ExecutionException {
         final CheckpointRun.Outcome o = coordinator.conductor().submit(
-                () -> coordinator.checkpoint(kill, this::line)).get();
+                () -> coordinator.checkpoint(kill, detached, this::line)).get();
         final boolean ok = o.folder() != null && o.problem().isEmpty();
         final Map<String, Object> json = new LinkedHashMap<>();
         json.put("schema", JSON_SCHEMA);
@@ -74,6 +75,8 @@ final class CommandSession {
         json.put("ranks", o.ranks());
         json.put("image_bytes", o.bytes());
         json.put("drain_rounds", o.rounds());
+        json.put("attached", o.attached());
+        json.put("queue_pairs_reset", o.resets());
         json.put("checkpoint_ms", o.totalNanos() / 1e6);
         json.put("stopped_ms", o.stoppedNanos() == 0 ? null : o.stoppedNanos() / 1e6);
         json.put("drain_ms", o.phaseNanos().getOrDefault("DRAIN", 0L) / 1e6);

@@ -125,7 +125,7 @@ public final class Coordinator implements AutoCloseable {
         inspections = new Inspections(job, this::checkpointDirectory, timer);
         job.onJoined(inspections::changed);
         periodic = new PeriodicCheckpoints(timer, conductor, job, System::nanoTime,
-                () -> checkpoint(false, line -> log.add("periodic checkpoint: " + line)));
+                () -> checkpoint(false, false, line -> log.add("periodic checkpoint: " + line)));
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
@@ -388,7 +388,7 @@ public final class Coordinator implements AutoCloseable {
         String problem;
         try {
             problem = String.join("; ", new Reattachment(epoch, log::add).run("aborted", "the coordinator was lost",
-                    epoch.drainBegun()));
+                    Reattachment.Way.of(epoch)));
         } catch (Stopped e) {
             problem = e.getMessage();
         }
@@ -403,10 +403,10 @@ public final class Coordinator implements AutoCloseable {
     // ---- checkpoints ----
 
     /** Runs one, after what goes on now; to be called on the conductor's thread. */
-    CheckpointRun.Outcome checkpoint(final boolean kill, final Report report) {
+    CheckpointRun.Outcome checkpoint(final boolean kill, final boolean detached, final Report report) {
         final Path directory = checkpointDirectory();
         final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
-        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, kill, report).run();
+        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, kill, detached, report).run();
         periodic.made(outcome);
         saveState();
         return outcome;

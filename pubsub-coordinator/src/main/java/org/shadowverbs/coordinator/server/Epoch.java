@@ -16,6 +16,7 @@ import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.LongSupplier;
 import java.util.function.Supplier;
+import org.shadowverbs.coordinator.client.Attachment;
 import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
@@ -257,12 +258,18 @@ final class Epoch {
         awaitRanks(() -> exchange(phase, round).missing(participants));
         lock.lock();
         try {
+            if (stop != null) {
+                throw stop; // Who was told so meanwhile must not be told otherwise by the answer.
+            }
             final Exchange x = exchange(phase, round);
             exchanges.remove(key(phase, round));
             if (phase.reattaches()) {
                 answered.put(key(phase, round), x);
             }
             final boolean unanimous = x.unanimous(participants);
+            if (keepsDevices(x, unanimous)) {
+                published.put(number, Map.of(Attachment.AGREED, new byte[0]));
+            }
             x.wanted(participants).forEach((agent, keys) -> answer(agent, x, unanimous,
                     agent.wants(keys, Phase.continues(phase.ordinal(), round)),
                     participants.stream().filter(r -> r.agent == agent).map(r -> r.uid).toList()));
@@ -276,6 +283,38 @@ final class Epoch {
                 participants.forEach(r -> r.state = MemberState.CLOSED);
             }
             return x;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** By this answer all ranks keep their devices open: at once, or in the round in which all have made that possible. */
+    static boolean keepsDevices(final Exchange x, final boolean unanimous) {
+        return x.phase == Phase.DETACH && unanimous && x.round != 1;
+    }
+
+    /** Whether it has come to that: each rank then goes on by itself, whatever becomes of the checkpoint. */
+    boolean attached() {
+        lock.lock();
+        try {
+            return published.get(number, Attachment.AGREED) != null;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** What the participants have said of their devices, as far as they had something to say. By rank. */
+    Map<Integer, Attachment> attachments() {
+        lock.lock();
+        try {
+            final Map<Integer, Attachment> all = new LinkedHashMap<>();
+            for (final Rank rank : participants) {
+                final byte[] value = published.get(number, Attachment.key(rank.number));
+                if (value != null) {
+                    all.put(rank.number, Attachment.decode(value));
+                }
+            }
+            return all;
         } finally {
             lock.unlock();
         }

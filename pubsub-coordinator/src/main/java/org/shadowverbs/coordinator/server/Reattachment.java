@@ -23,6 +23,20 @@ final class Reattachment {
     private final Report report;
     private String thawProblem = "";
 
+    /** How far the ranks have let go of their devices. */
+    enum Way {
+        /** Not at all, and no connection was touched: they hear it through their links. */
+        UNTOUCHED,
+        /** They have kept them: they hear the outcome as all do, and open their gates. */
+        ATTACHED,
+        /** They make everything anew, together. */
+        DETACHED;
+
+        static Way of(final Epoch epoch) {
+            return !epoch.drainBegun() ? UNTOUCHED : epoch.attached() ? ATTACHED : DETACHED;
+        }
+    }
+
     Reattachment(final Epoch epoch, final Report report) {
         this.epoch = epoch;
         this.report = report;
@@ -33,16 +47,16 @@ final class Reattachment {
      * again, as a new attempt.
      *
      * @param outcome "resumed" or "aborted"
-     * @param reattach false when no rank has let go of anything: then they only say that they are done
+     * @param way how the ranks come back
      * @return what went wrong: of each rank that did not come through, and of processes that could not be thawed
      * @throws Stopped it was interrupted
      */
-    List<String> run(final String outcome, final String why, final boolean reattach) throws Stopped {
+    List<String> run(final String outcome, final String why, final Way way) throws Stopped {
         final Map<Integer, String> before = epoch.lost();
         for (int times = 1;; times++) {
             try {
-                thaw(reattach ? outcome : "released", why);
-                if (reattach) {
+                thaw(way == Way.UNTOUCHED ? "released" : outcome, why);
+                if (way == Way.DETACHED) {
                     exchanges();
                 }
                 break;

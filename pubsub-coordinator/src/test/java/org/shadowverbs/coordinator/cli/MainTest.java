@@ -94,7 +94,7 @@ class MainTest {
         "launch --test-fabric=yes true, --test-fabric takes no value",
         "checkpoint now, unexpected argument now",
         "checkpoint --keep, unknown option --keep",
-        "checkpoint --check --kill, checkpoint: --check and --kill exclude each other",
+        "checkpoint --check --kill, checkpoint: --check excludes all other options but --json",
         "checkpoint -p, -p needs a value",
         "restart, no CKPTDIR is named",
         "restart a b, unexpected argument b",

@@ -92,7 +92,7 @@ class CheckpointRunTest {
             assertEquals(Verdict.Outcome.RESUMED, rank.verdicts.getFirst().outcome());
             assertEquals(1, rank.verdicts.getFirst().epoch());
             assertEquals("hca", rank.verdicts.getFirst().backend());
-            assertEquals(12, rank.replies.size()); // ANNOUNCE CLOSE PAIRED 4xDRAIN DETACH and four on the way back
+            assertEquals(13, rank.replies.size()); // ANNOUNCE CLOSE PAIRED 4xDRAIN 2xDETACH and four on the way back
             assertEquals("a DRAIN 3", text(rank, 6, "state-a"));
             assertEquals("b DRAIN 3", text(rank, 6, "state-b"));
             assertEquals(Set.of("state-a", "state-b"), rank.replies.get(6).found().keySet());
@@ -218,7 +218,7 @@ class CheckpointRunTest {
     @Test
     void aCoordinatorThatFailsInTheMidstGivesUpTheCheckpointAndTheJobRunsOn() throws Exception {
         final TestRank a = job.rank("a");
-        final CheckpointRun.Outcome o = job.coordinator.conductor().submit(() -> job.coordinator.checkpoint(false, line -> {
+        final CheckpointRun.Outcome o = job.coordinator.conductor().submit(() -> job.coordinator.checkpoint(false, false, line -> {
             if (line.startsWith("DRAIN")) {
                 throw new OutOfMemoryError("as if");
             }
@@ -518,7 +518,7 @@ class CheckpointRunTest {
     void killEndsTheJobAfterTheCommit() throws Exception {
         final TestRank a = job.rank("a");
         final CheckpointRun.Outcome o = job.coordinator.conductor().submit(
-                () -> job.coordinator.checkpoint(true, job.lines::add)).get(60, TimeUnit.SECONDS);
+                () -> job.coordinator.checkpoint(true, false, job.lines::add)).get(60, TimeUnit.SECONDS);
         assertNotNull(o.folder());
         assertTrue(a.process.waitFor(10, TimeUnit.SECONDS));
         assertEquals(1, job.images.killed.get());

@@ -9,6 +9,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.Set;
+import org.shadowverbs.coordinator.client.Attachment;
 import org.shadowverbs.coordinator.client.CheckpointAborted;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Command;
@@ -18,6 +19,7 @@ import org.shadowverbs.coordinator.client.LinkLostException;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.client.WayBack;
 
@@ -53,12 +55,23 @@ final class GatedRank implements AutoCloseable {
         OPEN, UNTOUCHED, CLOSED
     }
 
+    /** What becomes of its devices while the image is made, if it is asked alone. */
+    enum Devices {
+        STAY, STAY_WHEN_ALL_HAVE_RESET, ARE_CLOSED
+    }
+
+    /** How it has come back to work. */
+    enum Way {
+        ATTACHED, ANEW
+    }
+
     private static final Duration CONNECT = Duration.ofSeconds(20);
 
     final String uid;
     final Process process;
     private final Path socket;
     private final Happening happening;
+    private final Devices devices;
     private final Thread thread;
 
     volatile RankLink link;
@@ -71,12 +84,17 @@ final class GatedRank implements AutoCloseable {
     volatile String broken;
     private String refused = "";
     volatile long epoch;
+    /** In the last epoch; null: by neither. */
+    volatile Way way;
+    private boolean undecided;
+    private boolean attached;
     volatile Throwable crashed;
     private volatile boolean closing;
 
-    GatedRank(final String uid, final Path socket, final Happening happening) throws IOException {
+    GatedRank(final String uid, final Path socket, final Devices devices, final Happening happening) throws IOException {
         this.uid = uid;
         this.socket = socket;
+        this.devices = devices;
         this.happening = happening;
         process = new ProcessBuilder("sleep", "1000").start();
         thread = Thread.ofPlatform().daemon().name("rank " + uid).start(this::run);
@@ -111,6 +129,9 @@ final class GatedRank implements AutoCloseable {
             if (command instanceof CheckpointRequest r) {
                 epoch = r.epoch();
                 refused = "";
+                way = null;
+                undecided = false;
+                attached = false;
                 checkpoint();
                 tellEnding();
             } else if (command instanceof LinkLost lost) {
@@ -205,7 +226,7 @@ final class GatedRank implements AutoCloseable {
                 exchange(Phase.DRAIN, 0, false);
                 exchange(Phase.DRAIN, 1, true);
                 phase = Phase.DETACH;
-                exchange(Phase.DETACH, 0, true);
+                agree();
                 return true;
             } catch (Cannot e) {
                 giveUp(phase, e.getMessage());
@@ -215,9 +236,31 @@ final class GatedRank implements AutoCloseable {
             return false;
         } catch (LinkLostException e) {
             reconnect(link);
+            learnAgreement();
         }
         backToWork();
         return false;
+    }
+
+    private void agree() throws IOException, CheckpointAborted, Cannot {
+        undecided = true;
+        if (exchange(Phase.DETACH, 0, devices == Devices.STAY).unanimous()) {
+            attached = true;
+        } else if (exchange(Phase.DETACH, 1, devices != Devices.ARE_CLOSED).unanimous()) {
+            exchange(Phase.DETACH, 2, true);
+            attached = true;
+        }
+    }
+
+    private void learnAgreement() throws IOException {
+        while (undecided && !attached) {
+            try {
+                attached = !link.lookup(Set.of(Attachment.AGREED), CONNECT).isEmpty();
+                return;
+            } catch (LinkLostException e) {
+                reconnect(link);
+            }
+        }
     }
 
     private boolean giveUp(final Phase phase, final String reason) throws IOException {
@@ -248,11 +291,24 @@ final class GatedRank implements AutoCloseable {
             Verdict.parse(line);
         }
         happening.at(this, Point.VERDICT);
+        if (attached) {
+            goOn();
+        }
         reconnect(link);
         backToWork();
     }
 
+    private void goOn() {
+        way = Way.ATTACHED;
+        gate = Gate.OPEN;
+    }
+
     private void backToWork() throws IOException {
+        if (attached) {
+            goOn();
+            return;
+        }
+        way = Way.ANEW;
         final WayBack way = new WayBack(link, epoch, this::reconnect);
         for (;;) {
             try {
@@ -294,10 +350,10 @@ final class GatedRank implements AutoCloseable {
         return link;
     }
 
-    private void exchange(final Phase phase, final int round, final boolean agree)
+    private Reply exchange(final Phase phase, final int round, final boolean agree)
             throws CheckpointAborted, IOException, Cannot {
         happening.at(this, Point.of(phase));
-        link.exchange(epoch, phase, round, new Contribution(Map.of(), Set.of(), agree, ""));
+        return link.exchange(epoch, phase, round, new Contribution(Map.of(), Set.of(), agree, ""));
     }
 
     // ---- what happens to it ----

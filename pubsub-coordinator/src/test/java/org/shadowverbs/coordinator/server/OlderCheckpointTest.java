@@ -102,7 +102,7 @@ class OlderCheckpointTest {
 
     private Manifest checkpoint() throws Exception {
         final CheckpointRun.Outcome o = coordinator.conductor().submit(
-                () -> coordinator.checkpoint(false, lines::add)).get(60, TimeUnit.SECONDS);
+                () -> coordinator.checkpoint(false, false, lines::add)).get(60, TimeUnit.SECONDS);
         assertEquals("", o.problem());
         assertEquals(o.folder(), CheckpointFolder.resolve(root.resolve("checkpoints")));
         return ManifestFile.read(o.folder());

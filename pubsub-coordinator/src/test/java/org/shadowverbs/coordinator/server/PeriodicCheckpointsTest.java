@@ -74,7 +74,7 @@ class PeriodicCheckpointsTest {
 
     private void make() {
         made++;
-        periodic.made(new CheckpointRun.Outcome(cost == null ? null : Path.of("/there"), 1, 1, 1, 1, Map.of(), 1,
+        periodic.made(new CheckpointRun.Outcome(cost == null ? null : Path.of("/there"), 1, 1, 1, 1, true, 0, Map.of(), 1,
                 cost == null ? 0 : cost.toNanos(), cost == null ? "no" : "", List.of()));
     }
 

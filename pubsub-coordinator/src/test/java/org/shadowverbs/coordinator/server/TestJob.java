@@ -88,7 +88,7 @@ final class TestJob implements AutoCloseable {
     }
 
     Future<CheckpointRun.Outcome> begin() {
-        return coordinator.conductor().submit(() -> coordinator.checkpoint(false, lines::add));
+        return coordinator.conductor().submit(() -> coordinator.checkpoint(false, false, lines::add));
     }
 
     CheckpointRun.Outcome checkpoint() throws Exception {

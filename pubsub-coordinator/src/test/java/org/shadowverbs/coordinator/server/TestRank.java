@@ -53,6 +53,8 @@ final class TestRank implements AutoCloseable {
     final BlockingQueue<String> heard = new LinkedBlockingQueue<>();
     final BlockingQueue<String> ended = new LinkedBlockingQueue<>();
     volatile int drainRounds = 2;
+    /** Whether its devices may stay open. */
+    volatile boolean keepsDevices;
     volatile Before before = (rank, phase, round) -> { };
     /** What it brings to an exchange. */
     volatile Brings brings = this::state;
@@ -115,7 +117,9 @@ final class TestRank implements AutoCloseable {
             while (!exchange(r.epoch(), Phase.DRAIN, round, round + 1 >= drainRounds).unanimous()) {
                 round++;
             }
-            exchange(r.epoch(), Phase.DETACH, 0, true);
+            final boolean attached = exchange(r.epoch(), Phase.DETACH, 0, keepsDevices).unanimous()
+                    || exchange(r.epoch(), Phase.DETACH, 1, keepsDevices).unanimous()
+                            && exchange(r.epoch(), Phase.DETACH, 2, true).unanimous();
             try (BufferedReader pipe = new BufferedReader(
                     new FileReader(link.verdictPipe().toFile(), StandardCharsets.UTF_8))) {
                 before.exchange(this, null, 0);
@@ -129,6 +133,11 @@ final class TestRank implements AutoCloseable {
                 verdicts.add(verdict);
                 link = RankLink.connect(verdict.agent(), hello(verdict.epoch(), RankHello.State.REATTACHING),
                         Duration.ofSeconds(20), this::hear);
+            }
+            if (attached) {
+                link.done(r.epoch());
+                opened.add(r.epoch());
+                return;
             }
         } catch (CheckpointAborted e) {
             aborts.add(e);

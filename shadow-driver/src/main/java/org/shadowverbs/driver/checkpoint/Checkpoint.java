@@ -7,6 +7,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -14,6 +15,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.coordinator.client.Attachment;
 import org.shadowverbs.coordinator.client.CheckpointAborted;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Contribution;
@@ -41,8 +43,10 @@ import org.shadowverbs.driver.nativelib.Timings;
 import org.shadowverbs.driver.nativelib.UnexpectedException;
 import org.shadowverbs.driver.nativelib.VerbsErrno;
 import org.shadowverbs.driver.nativelib.VerbsException;
+import org.shadowverbs.driver.reattach.Attached;
 import org.shadowverbs.driver.reattach.RealObjects;
 import org.shadowverbs.driver.reattach.Reattach;
+import org.shadowverbs.driver.verbs.QueuePairVerbs;
 import org.shadowverbs.driver.xrc.SharedDomains;
 import org.shadowverbs.driver.xrc.SharedReceivers;
 import org.shadowverbs.driver.xrc.XrcVerbs;
@@ -62,6 +66,7 @@ final class Checkpoint {
     private final ChosenBackend backend;
     private final Model model;
     private final Reattach reattach;
+    private final QueuePairVerbs queuePairs;
     private final SharedReceivers receivers;
     private final RealObjects realObjects;
     private final Disconnections disconnections;
@@ -78,6 +83,10 @@ final class Checkpoint {
     private Ending ending;
     /** The XRC domains with a file, as of CLOSE. */
     private SharedDomains shared;
+    /** All ranks keep their devices open for the image; null: they close them. */
+    private Attached attached;
+    /** What that would be, while it is not known. */
+    private Attached undecided;
 
     /** Where it is, for whatever may be thrown: it is never left closed. */
     private enum Gate {
@@ -110,13 +119,14 @@ final class Checkpoint {
     }
 
     Checkpoint(final Native library, final ChosenBackend backend, final Model model, final Reattach reattach,
-            final SharedReceivers receivers, final RealObjects realObjects, final Disconnections disconnections,
+            final QueuePairVerbs queuePairs, final RealObjects realObjects, final Disconnections disconnections,
             final Timings timings, final Agent agent, final RankLink link, final CheckpointRequest request) {
         this.library = library;
         this.backend = backend;
         this.model = model;
         this.reattach = reattach;
-        this.receivers = receivers;
+        this.queuePairs = queuePairs;
+        this.receivers = queuePairs.receivers();
         this.realObjects = realObjects;
         this.disconnections = disconnections;
         this.timings = timings;
@@ -372,6 +382,7 @@ final class Checkpoint {
         } catch (LinkLostException e) {
             library.say("checkpoint " + epoch + " is given up: " + e.getMessage());
             reconnect(link);
+            learnAgreement();
         } finally {
             drain.close();
         }
@@ -389,8 +400,7 @@ final class Checkpoint {
             reattach.drained(Drained.ALL);
             timings.end("DRAIN");
             phase = Phase.DETACH;
-            link.exchange(epoch, Phase.DETACH, 0, new Contribution(
-                    Map.of(Needs.key(link.rank()), Needs.encode(Used.all(model, link.rank()))), Set.of(), true, ""));
+            agree();
             return true;
         } catch (CheckpointAborted e) {
             library.say("checkpoint " + epoch + " was given up: " + e.getMessage());
@@ -398,6 +408,61 @@ final class Checkpoint {
             giveUp(phase, e.getMessage());
         }
         return false;
+    }
+
+    /** All keep their devices open for the image, or none. */
+    private void agree() throws Refusal, CheckpointAborted, IOException {
+        final Attached candidate = new Attached(library, backend, model, queuePairs, realObjects, peers.connections(),
+                link.rank());
+        final Attachment own = candidate.look(request.detached() ? CheckpointRequest.DETACHED : "");
+        final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
+        values.put(Needs.key(link.rank()), Needs.encode(Used.all(model, link.rank())));
+        if (!own.silent()) {
+            values.put(Attachment.key(link.rank()), own.encode());
+        }
+        undecided = candidate;
+        if (link.exchange(epoch, Phase.DETACH, 0, new Contribution(values, Set.of(), own.independent(), "")).unanimous()) {
+            attached = candidate;
+            return;
+        }
+        final Set<String> wanted = new LinkedHashSet<String>();
+        for (final int rank : roster.numbers()) {
+            wanted.add(Attachment.key(rank));
+        }
+        final Reply reply = link.exchange(epoch, Phase.DETACH, 1,
+                new Contribution(Map.of(), wanted, own.obstacle().isEmpty(), own.obstacle()));
+        if (!reply.unanimous()) {
+            return;
+        }
+        final Map<Integer, Attachment> said = new LinkedHashMap<Integer, Attachment>();
+        for (final int rank : roster.numbers()) {
+            final byte[] record = reply.found().get(Attachment.key(rank));
+            if (record != null) {
+                said.put(rank, Attachment.decode(record));
+            }
+        }
+        candidate.hear(said);
+        candidate.resetBothSides();
+        link.exchange(epoch, Phase.DETACH, 2, Contribution.AGREED);
+        attached = candidate;
+    }
+
+    /** The link broke in the moment in which it was decided, perhaps. The others know, and so does the coordinator. */
+    private void learnAgreement() throws IOException {
+        if (undecided == null || attached != null) {
+            return;
+        }
+        for (;;) {
+            try {
+                if (link.lookup(Set.of(Attachment.AGREED), RECONNECT_DEADLINE).containsKey(Attachment.AGREED)) {
+                    attached = undecided;
+                    attached.hold(epoch);
+                }
+                return;
+            } catch (LinkLostException e) {
+                reconnect(link);
+            }
+        }
     }
 
     /** As one that is in the midst of the epoch. */
@@ -443,14 +508,14 @@ final class Checkpoint {
         }
     }
 
-    /** DETACH: gives everything back to the device, and waits to be told what has become of the process. */
+    /** DETACH: lets go of the device, as far as it must, and waits to be told what has become of the process. */
     private void detachAndWait() throws IOException {
         final int pipe = library.openForReading(link.verdictPipe().toString());
         final EventChannels eventChannels = new EventChannels(library);
         String trouble = eventChannels.detach(link);
         if (trouble == null) {
-            trouble = letGo();
-            giveMemoryBack();
+            trouble = attached == null ? letGo() : attached.hold(epoch);
+            library.memoryTrim();
         }
         timings.end("DETACH");
         final String line;
@@ -474,23 +539,35 @@ final class Checkpoint {
             }
             restored = verdict.outcome() == Verdict.Outcome.RESTORED;
             if (restored) {
+                if (attached != null) {
+                    attached = null;
+                    realObjects.abandon();
+                }
                 reattach.restored();
                 backend.restored(verdict.secret(), verdict.address());
                 choose(verdict.backend());
             }
             socket = verdict.agent();
         }
+        if (attached != null && !eventChannels.held()) {
+            goOn();
+        }
         link = agent.reconnect(socket, epoch, RECONNECT_DEADLINE);
         eventChannels.reattach(link, restored);
-        disconnections.takeOver();
+        if (attached == null) {
+            disconnections.takeOver();
+        }
         timings.end("agent");
         backToWork();
     }
 
-    /** What the drain has left behind, and what neither the program nor the virtual machine needs, is to be in no image. */
-    private void giveMemoryBack() {
-        System.gc();
-        library.memoryTrim();
+    /** With the devices that it has kept. */
+    private void goOn() {
+        if (gate != Gate.OPEN) {
+            gate = Gate.OPEN;
+            attached.goOn();
+            timings.end("gate open");
+        }
     }
 
     /** @return null: there is no agent any more */
@@ -520,6 +597,10 @@ final class Checkpoint {
     }
 
     private void backToWork() throws IOException {
+        if (attached != null) {
+            goOn();
+            return;
+        }
         final WayBack way = new WayBack(link, epoch, this::reconnect);
         try {
             final OwnerRecord own = reattach.run(way, epoch, roster.numbers(), peers.connections(),

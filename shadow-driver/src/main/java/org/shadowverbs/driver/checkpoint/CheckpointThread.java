@@ -197,7 +197,7 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
         epoch = request.epoch();
         final RealObjects realObjects = new RealObjects(library, backend, model, queuePairs);
         final Reattach reattach = new Reattach(library, backend, model, queuePairs, keyMaps, realObjects, timings);
-        final Checkpoint checkpoint = new Checkpoint(library, backend, model, reattach, queuePairs.receivers(), realObjects,
+        final Checkpoint checkpoint = new Checkpoint(library, backend, model, reattach, queuePairs, realObjects,
                 disconnections, timings, this, link, request);
         ending = checkpoint.run();
         link = checkpoint.link();

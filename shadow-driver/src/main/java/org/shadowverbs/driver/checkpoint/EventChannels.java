@@ -41,6 +41,11 @@ final class EventChannels {
         return err == 0 ? null : "cannot put stand-ins for librdmacm's event channels: " + VerbsErrno.name(err);
     }
 
+    /** The agent holds files for this process. */
+    boolean held() {
+        return detached;
+    }
+
     /** @param restored the process is another one, and nobody holds anything for it */
     void reattach(final RankLink link, final boolean restored) {
         if (!detached) {

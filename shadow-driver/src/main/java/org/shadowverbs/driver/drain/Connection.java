@@ -3,6 +3,7 @@ package org.shadowverbs.driver.drain;
 
 import java.util.LinkedHashSet;
 import java.util.Set;
+import org.shadowverbs.bindings.verbs.verbs_h;
 import org.shadowverbs.driver.model.DomainMember;
 import org.shadowverbs.driver.model.Qp;
 import org.shadowverbs.driver.model.QpAttributes;
@@ -10,6 +11,8 @@ import org.shadowverbs.ids.QpRecord;
 
 /** A queue pair during one checkpoint: its peer, and how far its drain has come. */
 public final class Connection implements Pool.User {
+    private static final int INFINITE_RNR_RETRY = 7;
+
     public final Qp qp;
     public Pairing pairing = Pairing.UNCONNECTED;
     /** What the peer published about itself; null where nobody did. */
@@ -42,6 +45,44 @@ public final class Connection implements Pool.User {
     public Connection(final Qp qp) {
         this.qp = qp;
         end.reliable = qp.reliable();
+    }
+
+    /** What becomes of the real queue pair when the process keeps its devices. */
+    public enum Fate {
+        /** It goes on: what it still holds waits, and may wait on. */
+        STAYS,
+        /** The drain has put it where it must not stay, or what it holds does not wait for ever. */
+        RESETS,
+        /** Nobody answers it any more, or nobody knows what has taken effect: the application sees an error. */
+        FAILS
+    }
+
+    /** After the drain. */
+    public Fate fate() {
+        final Bookmark b = end.bookmark;
+        final QpAttributes a = qp.attributes;
+        if (pairing == Pairing.GONE || end.failAfterwards) {
+            return Fate.FAILS;
+        }
+        if (a.state() == verbs_h.IBV_QPS_ERR() || a.state() == verbs_h.IBV_QPS_RESET()) {
+            return Fate.STAYS;
+        }
+        final boolean changed = end.withdrawn || end.flushing || b.landings > 0 || b.marker == Bookmark.MARKER_POSTED
+                || granted && a.state() == verbs_h.IBV_QPS_RTR();
+        // Retries of a request that cannot take effect run out: where they are finite, and where there is no answer at all.
+        final boolean runsOut = qp.reliable() && a.sends() && b.retired < b.posted
+                && (a.rnrRetry() < INFINITE_RNR_RETRY || pairing == Pairing.UNREADY);
+        return changed || runsOut ? Fate.RESETS : Fate.STAYS;
+    }
+
+    /** The peer's end must be reset with this one. */
+    public boolean resetsWithPeer() {
+        return pairing == Pairing.CONNECTED;
+    }
+
+    /** The real queue pair has other access flags than the application has set. */
+    public boolean granted() {
+        return granted;
     }
 
     boolean settled() {

@@ -211,7 +211,7 @@ public final class QpAttributes {
         return ibv_qp_attr.pkey_index(latest) & 0xffff;
     }
 
-    synchronized int rnrRetry() {
+    public synchronized int rnrRetry() {
         return isGiven(verbs_h.IBV_QP_RNR_RETRY()) ? ibv_qp_attr.rnr_retry(latest) : 7;
     }
 

@@ -166,6 +166,14 @@ public interface Native {
         return call(NativeFunction.SV_DM_ALLOC, vcontext, length);
     }
 
+    default int dmSave(final long vdm) {
+        return (int) call(NativeFunction.SV_DM_SAVE, vdm);
+    }
+
+    default void dmForget(final long vdm) {
+        call(NativeFunction.SV_DM_FORGET, vdm);
+    }
+
     default int dmBind(final long vdm, final long real) {
         return (int) call(NativeFunction.SV_DM_BIND, vdm, real);
     }
@@ -225,6 +233,30 @@ public interface Native {
 
     default int cqOpen(final long vcq, final MemorySegment spec) {
         return (int) call(NativeFunction.SV_CQ_OPEN, vcq, spec.address());
+    }
+
+    default int cqGoOn(final long vcq) {
+        return (int) call(NativeFunction.SV_CQ_GO_ON, vcq);
+    }
+
+    default void srqGoOn(final long vsrq) {
+        call(NativeFunction.SV_SRQ_GO_ON, vsrq);
+    }
+
+    default void qpGoOn(final long vqp) {
+        call(NativeFunction.SV_QP_GO_ON, vqp);
+    }
+
+    default boolean contextAttachable(final long vcontext) {
+        return (int) call(NativeFunction.SV_CONTEXT_ATTACHABLE, vcontext) != 0;
+    }
+
+    default int contextLost(final long vcontext) {
+        return (int) call(NativeFunction.SV_CONTEXT_LOST, vcontext);
+    }
+
+    default void lostOver() {
+        call(NativeFunction.SV_LOST_OVER);
     }
 
     default int cqBind(final long vcq, final long real) {

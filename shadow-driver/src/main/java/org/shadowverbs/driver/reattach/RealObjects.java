@@ -72,11 +72,61 @@ public final class RealObjects {
     }
 
     /**
+     * For an image that is made while they stay: takes all events, and notes what is on the devices alone.
+     *
+     * @return what went wrong first, or null
+     */
+    String hold() {
+        String trouble = takeEvents();
+        for (final Srq srq : model.srqs.inOrder()) {
+            trouble = first(trouble, "query a shared receive queue", SharedReceiveVerbs.noteLimit(backend.now(), srq));
+            library.srqGoOn(srq.virtual);
+        }
+        for (final Cq cq : model.cqs.inOrder()) {
+            trouble = first(trouble, "arm a completion queue", library.cqGoOn(cq.virtual));
+        }
+        for (final Dm dm : model.dms.inOrder()) {
+            trouble = first(trouble, "save the contents of device memory", library.dmSave(dm.virtual));
+        }
+        return trouble;
+    }
+
+    /** The image is made, or will not be, and they have stayed. */
+    void release() {
+        for (final Dm dm : model.dms.inOrder()) {
+            library.dmForget(dm.virtual);
+        }
+    }
+
+    /**
+     * In a process that was restored from an image with open devices: gives back what is left of the real objects in this process.
+     * Nothing reaches a device.
+     */
+    public void abandon() {
+        String trouble = null;
+        for (final Context context : model.contexts.inOrder()) {
+            if (context.real != 0) {
+                trouble = first(trouble, "leave device " + context.deviceName, library.contextLost(context.virtual));
+            }
+        }
+        trouble = destroy(trouble, true);
+        library.lostOver();
+        if (trouble != null) {
+            library.say(trouble + "; some memory of it stays in use");
+        }
+    }
+
+    /**
      * Takes all events, then destroys from queue pairs up to devices. Goes on past an object that will not be destroyed.
      *
      * @return what went wrong first, or null
      */
     public String destroy() {
+        return destroy(takeEvents(), false);
+    }
+
+    /** @return what went wrong first, or null */
+    String takeEvents() {
         String trouble = null;
         for (final Channel channel : model.channels.inOrder()) {
             if (channel.real != 0) {
@@ -90,10 +140,16 @@ public final class RealObjects {
                         library.contextDrain(context.virtual));
             }
         }
+        return trouble;
+    }
+
+    /** @param lost the device is gone: there is nothing to be asked of it */
+    private String destroy(final String before, final boolean lost) {
+        String trouble = before;
         for (final Qp qp : reversed(model.qps.inOrder())) {
             if (qp.real != 0) {
                 library.qpBind(qp.virtual, 0);
-                for (final MulticastGroup group : qp.groups) {
+                for (final MulticastGroup group : lost ? List.<MulticastGroup>of() : qp.groups) {
                     trouble = first(trouble, "detach " + qp.name() + " from a multicast group",
                             group.detach(backend.now(), qp.real));
                 }
@@ -111,7 +167,7 @@ public final class RealObjects {
         for (final Srq srq : reversed(model.srqs.inOrder())) {
             if (srq.real != 0) {
                 trouble = first(trouble, "query a shared receive queue",
-                        SharedReceiveVerbs.noteLimit(backend.now(), srq));
+                        lost ? 0 : SharedReceiveVerbs.noteLimit(backend.now(), srq));
                 library.srqBind(srq.virtual, 0);
                 trouble = first(trouble, "destroy a shared receive queue", backend.now().destroySrq(srq.real));
                 srq.real = 0;

@@ -34,6 +34,9 @@ import org.shadowverbs.ids.ExceptionSet;
 
 /** Queue pairs. */
 public final class QueuePairVerbs {
+    /** Packet sequence numbers have 24 bits (IBTA volume 1, 9.2). */
+    private static final int PSN_MASK = 0xffffff;
+
     private static final long SEND_OPERATIONS = verbs_h.IBV_QP_EX_WITH_RDMA_WRITE()
             | verbs_h.IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM() | verbs_h.IBV_QP_EX_WITH_SEND()
             | verbs_h.IBV_QP_EX_WITH_SEND_WITH_IMM() | verbs_h.IBV_QP_EX_WITH_RDMA_READ()
@@ -326,6 +329,11 @@ public final class QueuePairVerbs {
 
     /** Takes the real queue pair from RESET through one transition, as it was recorded. */
     public int replay(final Qp qp, final int target) {
+        return replay(qp, target, 0);
+    }
+
+    /** @param psnShift that the first packet sequence numbers of both directions are higher by */
+    public int replay(final Qp qp, final int target, final int psnShift) {
         try (Arena arena = Arena.ofConfined()) {
             final MemorySegment real = ibv_qp_attr.allocate(arena);
             int mask = qp.attributes.fill(real, target, target == verbs_h.IBV_QPS_INIT() ? atInit(qp) : 0)
@@ -333,6 +341,8 @@ public final class QueuePairVerbs {
             if (target == verbs_h.IBV_QPS_SQD() && sqDrained(qp, arena)) {
                 mask &= ~verbs_h.IBV_QP_EN_SQD_ASYNC_NOTIFY();
             }
+            ibv_qp_attr.rq_psn(real, ibv_qp_attr.rq_psn(real) + psnShift & PSN_MASK);
+            ibv_qp_attr.sq_psn(real, ibv_qp_attr.sq_psn(real) + psnShift & PSN_MASK);
             translate.toReal(qp.context(), real, mask);
             return backend.now().modifyQp(qp.real, real, mask);
         }

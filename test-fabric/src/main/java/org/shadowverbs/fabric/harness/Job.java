@@ -54,6 +54,7 @@ public final class Job implements AutoCloseable {
     private Map<String, String> asking;
     private int commands;
     private int port;
+    private CheckpointKinds kinds = CheckpointKinds.mixed();
     private List<String> backend = List.of("--backend", "hca");
     private List<String> under = List.of();
 
@@ -255,9 +256,14 @@ public final class Job implements AutoCloseable {
         return start(name, bare, List.of(program));
     }
 
+    /** Whether checkpoints that leave it open leave devices open, in turn with others at random, or always, or never. */
+    public void kinds(final CheckpointKinds which) {
+        kinds = which;
+    }
+
     /** The job's checkpoint command, in the background. */
     public Running startCheckpoint(final String... options) throws IOException {
-        return run("checkpoint-" + commands++, command("checkpoint", concat(at(), "--json"), options));
+        return run("checkpoint-" + commands++, command("checkpoint", concat(at(), "--json"), kinds.add(options)));
     }
 
     /** Takes a checkpoint. @return what the command printed: folder, image_bytes, checkpoint_ms, drain_ms, ... */

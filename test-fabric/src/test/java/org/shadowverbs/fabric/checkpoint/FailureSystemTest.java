@@ -94,7 +94,7 @@ final class FailureSystemTest {
             launch(job);
             final ProcessHandle rank = rank(victim);
             criu.put();
-            final Running checkpoint = job.startCheckpoint();
+            final Running checkpoint = job.startCheckpoint("--detached");
             job.await("CRIU to be run", criu::isMet, checkpoint);
             signal("STOP", rank.pid()); // it is frozen, and stays where it is when it is thawed
             criu.remove();
@@ -294,7 +294,7 @@ final class FailureSystemTest {
             job.awaitLines(program, "READY", 1);
             job.awaitRanks(1, program);
             job.configure("SV_HCA_DEVICES=0");
-            final Running checkpoint = job.startCheckpoint();
+            final Running checkpoint = job.startCheckpoint("--detached");
             job.await("the line about it", () -> program.lines("this process cannot be reattached: this host has no RDMA device") == 1,
                     program);
             checkpoint.awaitEnd(COMMAND);

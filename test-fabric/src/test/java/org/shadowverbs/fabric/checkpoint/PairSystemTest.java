@@ -4,6 +4,7 @@ package org.shadowverbs.fabric.checkpoint;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -13,6 +14,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.junit.jupiter.params.provider.ValueSource;
+import org.shadowverbs.fabric.harness.CheckpointKinds;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Running;
@@ -24,13 +26,20 @@ import org.shadowverbs.fabric.harness.Running;
  */
 final class PairSystemTest {
     private static final Duration ENDING = Running.DEADLINE;
+    /** After 4 s of SENDs that wait for a receive: 6 times the longest timer, 655 ms. */
+    private static final String RETRIES_THAT_RUN_OUT = "many --mode sends --count 4 --rnr-retry 6 --rnr-timer 0";
 
-    /** The checkpoint that the programs have gone on from to their ends is the one that they are restarted from. */
+    /**
+     * The checkpoint that the programs have gone on from to their ends is the one that they are restarted from. Devices stay open,
+     * where finite retries would run out meanwhile, too: those connections are reset. A restart makes everything anew, as a
+     * resume from the other kind does.
+     */
     @ParameterizedTest
     @ValueSource(strings = {
         "rnr-wait --mode infinite, rnr-wait --mode infinite --signaled, rnr-wait --mode infinite --zero-length,"
                 + "rnr-wait --mode finite, rnr-wait --mode finite --signaled, no-remote-write --mode arrived,"
                 + "no-remote-write --mode blocked, no-remote-write --mode blocked --signaled, full-queue --mode last-signaled,"
+                + RETRIES_THAT_RUN_OUT + ","
                 + "full-queue --mode unsignaled, full-queue --signaled",
         "unread --mode all, unread --mode partly, in-error --mode fallen, in-error --mode limits, extended-cq --mode plain,"
                 + "extended-cq --mode timestamps, unreliable --mode uc, unreliable --mode ud, memory-window --mode type-2,"
@@ -49,8 +58,14 @@ final class PairSystemTest {
     void goesOnAfterResumeAndAfterRestart(final String cases) throws Exception {
         try (Job job = Distribution.start()) {
             final Path go = job.work().resolve("go");
+            job.kinds(CheckpointKinds.attached());
             final List<Running> programs = launch(job, go, cases.split(", *"));
-            final String folder = job.checkpoint().get("folder").asText();
+            final JsonNode checkpoint = job.checkpoint();
+            assertTrue(checkpoint.get("attached").asBoolean(), checkpoint.toString());
+            if (cases.contains(RETRIES_THAT_RUN_OUT)) {
+                assertTrue(checkpoint.get("queue_pairs_reset").asInt() > 0, checkpoint.toString());
+            }
+            final String folder = checkpoint.get("folder").asText();
             Files.createFile(go);
             for (final Running program : programs) {
                 program.succeed(ENDING);

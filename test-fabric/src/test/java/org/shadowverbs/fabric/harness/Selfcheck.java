@@ -116,7 +116,7 @@ public final class Selfcheck {
     }
 
     /** No operation was lost, doubled or damaged. Of unreliable messages some arrived: the program itself looks for the last. */
-    private void verify() throws IOException {
+    public void verify() throws IOException {
         // Of those launched one by one rank 0 speaks for all.
         final List<Running> speakers = programs.stream().filter(p -> !p.name().matches("rank-[1-9]")).toList();
         for (final Running program : speakers) {

@@ -2149,6 +2149,183 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_context_attachable {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_context_attachable");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_context_attachable(struct ibv_context *vcontext)
+     * }
+     */
+    public static FunctionDescriptor sv_context_attachable$descriptor() {
+        return sv_context_attachable.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_context_attachable(struct ibv_context *vcontext)
+     * }
+     */
+    public static MethodHandle sv_context_attachable$handle() {
+        return sv_context_attachable.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_context_attachable(struct ibv_context *vcontext)
+     * }
+     */
+    public static MemorySegment sv_context_attachable$address() {
+        return sv_context_attachable.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_context_attachable(struct ibv_context *vcontext)
+     * }
+     */
+    public static int sv_context_attachable(MemorySegment vcontext) {
+        var mh$ = sv_context_attachable.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_context_attachable", vcontext);
+            }
+            return (int)mh$.invokeExact(vcontext);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_context_lost {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_context_lost");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_context_lost(struct ibv_context *vcontext)
+     * }
+     */
+    public static FunctionDescriptor sv_context_lost$descriptor() {
+        return sv_context_lost.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_context_lost(struct ibv_context *vcontext)
+     * }
+     */
+    public static MethodHandle sv_context_lost$handle() {
+        return sv_context_lost.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_context_lost(struct ibv_context *vcontext)
+     * }
+     */
+    public static MemorySegment sv_context_lost$address() {
+        return sv_context_lost.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_context_lost(struct ibv_context *vcontext)
+     * }
+     */
+    public static int sv_context_lost(MemorySegment vcontext) {
+        var mh$ = sv_context_lost.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_context_lost", vcontext);
+            }
+            return (int)mh$.invokeExact(vcontext);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_lost_over {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_lost_over");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_lost_over()
+     * }
+     */
+    public static FunctionDescriptor sv_lost_over$descriptor() {
+        return sv_lost_over.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_lost_over()
+     * }
+     */
+    public static MethodHandle sv_lost_over$handle() {
+        return sv_lost_over.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_lost_over()
+     * }
+     */
+    public static MemorySegment sv_lost_over$address() {
+        return sv_lost_over.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_lost_over()
+     * }
+     */
+    public static void sv_lost_over() {
+        var mh$ = sv_lost_over.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_lost_over");
+            }
+            mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_pd_alloc {
         public static final FunctionDescriptor DESC = FunctionDescriptor.of(
             shadowverbs_h.C_POINTER,
@@ -2626,6 +2803,125 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_dm_bind", vdm, real);
             }
             return (int)mh$.invokeExact(vdm, real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_dm_save {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_dm_save");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_dm_save(struct ibv_dm *vdm)
+     * }
+     */
+    public static FunctionDescriptor sv_dm_save$descriptor() {
+        return sv_dm_save.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_dm_save(struct ibv_dm *vdm)
+     * }
+     */
+    public static MethodHandle sv_dm_save$handle() {
+        return sv_dm_save.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_dm_save(struct ibv_dm *vdm)
+     * }
+     */
+    public static MemorySegment sv_dm_save$address() {
+        return sv_dm_save.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_dm_save(struct ibv_dm *vdm)
+     * }
+     */
+    public static int sv_dm_save(MemorySegment vdm) {
+        var mh$ = sv_dm_save.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_dm_save", vdm);
+            }
+            return (int)mh$.invokeExact(vdm);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_dm_forget {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_dm_forget");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_dm_forget(struct ibv_dm *vdm)
+     * }
+     */
+    public static FunctionDescriptor sv_dm_forget$descriptor() {
+        return sv_dm_forget.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_dm_forget(struct ibv_dm *vdm)
+     * }
+     */
+    public static MethodHandle sv_dm_forget$handle() {
+        return sv_dm_forget.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_dm_forget(struct ibv_dm *vdm)
+     * }
+     */
+    public static MemorySegment sv_dm_forget$address() {
+        return sv_dm_forget.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_dm_forget(struct ibv_dm *vdm)
+     * }
+     */
+    public static void sv_dm_forget(MemorySegment vdm) {
+        var mh$ = sv_dm_forget.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_dm_forget", vdm);
+            }
+            mh$.invokeExact(vdm);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
@@ -3536,6 +3832,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_cq_go_on {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_cq_go_on");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_cq_go_on(struct ibv_cq *vcq)
+     * }
+     */
+    public static FunctionDescriptor sv_cq_go_on$descriptor() {
+        return sv_cq_go_on.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_cq_go_on(struct ibv_cq *vcq)
+     * }
+     */
+    public static MethodHandle sv_cq_go_on$handle() {
+        return sv_cq_go_on.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_cq_go_on(struct ibv_cq *vcq)
+     * }
+     */
+    public static MemorySegment sv_cq_go_on$address() {
+        return sv_cq_go_on.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_cq_go_on(struct ibv_cq *vcq)
+     * }
+     */
+    public static int sv_cq_go_on(MemorySegment vcq) {
+        var mh$ = sv_cq_go_on.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_cq_go_on", vcq);
+            }
+            return (int)mh$.invokeExact(vcq);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_cq_resized {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_h.C_POINTER,
@@ -4259,6 +4615,65 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_srq_go_on {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_srq_go_on");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_srq_go_on(struct ibv_srq *vsrq)
+     * }
+     */
+    public static FunctionDescriptor sv_srq_go_on$descriptor() {
+        return sv_srq_go_on.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_srq_go_on(struct ibv_srq *vsrq)
+     * }
+     */
+    public static MethodHandle sv_srq_go_on$handle() {
+        return sv_srq_go_on.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_srq_go_on(struct ibv_srq *vsrq)
+     * }
+     */
+    public static MemorySegment sv_srq_go_on$address() {
+        return sv_srq_go_on.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_srq_go_on(struct ibv_srq *vsrq)
+     * }
+     */
+    public static void sv_srq_go_on(MemorySegment vsrq) {
+        var mh$ = sv_srq_go_on.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_srq_go_on", vsrq);
+            }
+            mh$.invokeExact(vsrq);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_srq_free {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_h.C_POINTER
@@ -4494,6 +4909,65 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_qp_bind", vqp, real);
             }
             return (int)mh$.invokeExact(vqp, real);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_qp_go_on {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_qp_go_on");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_qp_go_on(struct ibv_qp *vqp)
+     * }
+     */
+    public static FunctionDescriptor sv_qp_go_on$descriptor() {
+        return sv_qp_go_on.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_qp_go_on(struct ibv_qp *vqp)
+     * }
+     */
+    public static MethodHandle sv_qp_go_on$handle() {
+        return sv_qp_go_on.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_qp_go_on(struct ibv_qp *vqp)
+     * }
+     */
+    public static MemorySegment sv_qp_go_on$address() {
+        return sv_qp_go_on.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_qp_go_on(struct ibv_qp *vqp)
+     * }
+     */
+    public static void sv_qp_go_on(MemorySegment vqp) {
+        var mh$ = sv_qp_go_on.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_qp_go_on", vqp);
+            }
+            mh$.invokeExact(vqp);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {

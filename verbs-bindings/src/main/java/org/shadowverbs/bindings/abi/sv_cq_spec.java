@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.abi;
 
-import org.shadowverbs.bindings.Pointer;
-
 import org.shadowverbs.bindings.verbs.*;
 
 import java.lang.invoke.*;
@@ -81,7 +79,7 @@ public class sv_cq_spec {
      * }
      */
     public static MemorySegment channel(MemorySegment struct) {
-        return Pointer.get(struct, channel$OFFSET);
+        return struct.get(channel$LAYOUT, channel$OFFSET);
     }
 
     /**
@@ -91,7 +89,7 @@ public class sv_cq_spec {
      * }
      */
     public static void channel(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, channel$OFFSET, fieldValue);
+        struct.set(channel$LAYOUT, channel$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq_context"));
@@ -125,7 +123,7 @@ public class sv_cq_spec {
      * }
      */
     public static MemorySegment cq_context(MemorySegment struct) {
-        return Pointer.get(struct, cq_context$OFFSET);
+        return struct.get(cq_context$LAYOUT, cq_context$OFFSET);
     }
 
     /**
@@ -135,7 +133,7 @@ public class sv_cq_spec {
      * }
      */
     public static void cq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, cq_context$OFFSET, fieldValue);
+        struct.set(cq_context$LAYOUT, cq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt cqe$LAYOUT = (OfInt)$LAYOUT.select(groupElement("cqe"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.abi;
 
-import org.shadowverbs.bindings.Pointer;
-
 import org.shadowverbs.bindings.verbs.*;
 
 import java.lang.invoke.*;
@@ -98,7 +96,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return Pointer.get(struct, send_cq$OFFSET);
+        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
     }
 
     /**
@@ -108,7 +106,7 @@ public class sv_qp_spec {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, send_cq$OFFSET, fieldValue);
+        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -142,7 +140,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return Pointer.get(struct, recv_cq$OFFSET);
+        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
     }
 
     /**
@@ -152,7 +150,7 @@ public class sv_qp_spec {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
+        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
@@ -186,7 +184,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return Pointer.get(struct, xrcd$OFFSET);
+        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
     }
 
     /**
@@ -196,7 +194,7 @@ public class sv_qp_spec {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, xrcd$OFFSET, fieldValue);
+        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -230,7 +228,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return Pointer.get(struct, srq$OFFSET);
+        return struct.get(srq$LAYOUT, srq$OFFSET);
     }
 
     /**
@@ -240,7 +238,7 @@ public class sv_qp_spec {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, srq$OFFSET, fieldValue);
+        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout qp_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp_context"));
@@ -274,7 +272,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return Pointer.get(struct, qp_context$OFFSET);
+        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
     }
 
     /**
@@ -284,7 +282,7 @@ public class sv_qp_spec {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, qp_context$OFFSET, fieldValue);
+        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
     }
 
     private static final GroupLayout cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("cap"));
@@ -582,7 +580,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment opened(MemorySegment struct) {
-        return Pointer.get(struct, opened$OFFSET);
+        return struct.get(opened$LAYOUT, opened$OFFSET);
     }
 
     /**
@@ -592,7 +590,7 @@ public class sv_qp_spec {
      * }
      */
     public static void opened(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, opened$OFFSET, fieldValue);
+        struct.set(opened$LAYOUT, opened$OFFSET, fieldValue);
     }
 
     private static final OfInt foreign$LAYOUT = (OfInt)$LAYOUT.select(groupElement("foreign"));

@@ -325,9 +325,7 @@ public class sv_request {
     public static long[] arg$dimensions() {
         return arg$DIMS;
     }
-    private static final class arg$Element {
-        static final VarHandle HANDLE = arg$LAYOUT.varHandle(sequenceElement());
-    }
+    private static final VarHandle arg$ELEM_HANDLE = arg$LAYOUT.varHandle(sequenceElement());
 
     /**
      * Indexed getter for field:
@@ -336,7 +334,7 @@ public class sv_request {
      * }
      */
     public static long arg(MemorySegment struct, long index0) {
-        return (long)arg$Element.HANDLE.get(struct, arg$OFFSET, index0);
+        return (long)arg$ELEM_HANDLE.get(struct, arg$OFFSET, index0);
     }
 
     /**
@@ -346,7 +344,7 @@ public class sv_request {
      * }
      */
     public static void arg(MemorySegment struct, long index0, long fieldValue) {
-        arg$Element.HANDLE.set(struct, arg$OFFSET, index0, fieldValue);
+        arg$ELEM_HANDLE.set(struct, arg$OFFSET, index0, fieldValue);
     }
 
     private static final SequenceLayout reserved$LAYOUT = (SequenceLayout)$LAYOUT.select(groupElement("reserved"));
@@ -404,9 +402,7 @@ public class sv_request {
     public static long[] reserved$dimensions() {
         return reserved$DIMS;
     }
-    private static final class reserved$Element {
-        static final VarHandle HANDLE = reserved$LAYOUT.varHandle(sequenceElement());
-    }
+    private static final VarHandle reserved$ELEM_HANDLE = reserved$LAYOUT.varHandle(sequenceElement());
 
     /**
      * Indexed getter for field:
@@ -415,7 +411,7 @@ public class sv_request {
      * }
      */
     public static long reserved(MemorySegment struct, long index0) {
-        return (long)reserved$Element.HANDLE.get(struct, reserved$OFFSET, index0);
+        return (long)reserved$ELEM_HANDLE.get(struct, reserved$OFFSET, index0);
     }
 
     /**
@@ -425,7 +421,7 @@ public class sv_request {
      * }
      */
     public static void reserved(MemorySegment struct, long index0, long fieldValue) {
-        reserved$Element.HANDLE.set(struct, reserved$OFFSET, index0, fieldValue);
+        reserved$ELEM_HANDLE.set(struct, reserved$OFFSET, index0, fieldValue);
     }
 
     /**

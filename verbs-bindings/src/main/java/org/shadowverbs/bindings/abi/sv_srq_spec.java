@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.abi;
 
-import org.shadowverbs.bindings.Pointer;
-
 import org.shadowverbs.bindings.verbs.*;
 
 import java.lang.invoke.*;
@@ -83,7 +81,7 @@ public class sv_srq_spec {
      * }
      */
     public static MemorySegment srq_context(MemorySegment struct) {
-        return Pointer.get(struct, srq_context$OFFSET);
+        return struct.get(srq_context$LAYOUT, srq_context$OFFSET);
     }
 
     /**
@@ -93,7 +91,7 @@ public class sv_srq_spec {
      * }
      */
     public static void srq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, srq_context$OFFSET, fieldValue);
+        struct.set(srq_context$LAYOUT, srq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt max_wr$LAYOUT = (OfInt)$LAYOUT.select(groupElement("max_wr"));
@@ -215,7 +213,7 @@ public class sv_srq_spec {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return Pointer.get(struct, xrcd$OFFSET);
+        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
     }
 
     /**
@@ -225,7 +223,7 @@ public class sv_srq_spec {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, xrcd$OFFSET, fieldValue);
+        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -259,7 +257,7 @@ public class sv_srq_spec {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return Pointer.get(struct, cq$OFFSET);
+        return struct.get(cq$LAYOUT, cq$OFFSET);
     }
 
     /**
@@ -269,7 +267,7 @@ public class sv_srq_spec {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, cq$OFFSET, fieldValue);
+        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
     }
 
     private static final OfInt vnumber$LAYOUT = (OfInt)$LAYOUT.select(groupElement("vnumber"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -71,7 +69,7 @@ public class __pthread_internal_list {
      * }
      */
     public static MemorySegment __prev(MemorySegment struct) {
-        return Pointer.get(struct, __prev$OFFSET);
+        return struct.get(__prev$LAYOUT, __prev$OFFSET);
     }
 
     /**
@@ -81,7 +79,7 @@ public class __pthread_internal_list {
      * }
      */
     public static void __prev(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, __prev$OFFSET, fieldValue);
+        struct.set(__prev$LAYOUT, __prev$OFFSET, fieldValue);
     }
 
     private static final AddressLayout __next$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("__next"));
@@ -115,7 +113,7 @@ public class __pthread_internal_list {
      * }
      */
     public static MemorySegment __next(MemorySegment struct) {
-        return Pointer.get(struct, __next$OFFSET);
+        return struct.get(__next$LAYOUT, __next$OFFSET);
     }
 
     /**
@@ -125,7 +123,7 @@ public class __pthread_internal_list {
      * }
      */
     public static void __next(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, __next$OFFSET, fieldValue);
+        struct.set(__next$LAYOUT, __next$OFFSET, fieldValue);
     }
 
     /**

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -110,7 +108,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment cq(MemorySegment union) {
-            return Pointer.get(union, cq$OFFSET);
+            return union.get(cq$LAYOUT, cq$OFFSET);
         }
 
         /**
@@ -120,7 +118,7 @@ public class ibv_async_event {
          * }
          */
         public static void cq(MemorySegment union, MemorySegment fieldValue) {
-            Pointer.set(union, cq$OFFSET, fieldValue);
+            union.set(cq$LAYOUT, cq$OFFSET, fieldValue);
         }
 
         private static final AddressLayout qp$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp"));
@@ -154,7 +152,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment qp(MemorySegment union) {
-            return Pointer.get(union, qp$OFFSET);
+            return union.get(qp$LAYOUT, qp$OFFSET);
         }
 
         /**
@@ -164,7 +162,7 @@ public class ibv_async_event {
          * }
          */
         public static void qp(MemorySegment union, MemorySegment fieldValue) {
-            Pointer.set(union, qp$OFFSET, fieldValue);
+            union.set(qp$LAYOUT, qp$OFFSET, fieldValue);
         }
 
         private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -198,7 +196,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment srq(MemorySegment union) {
-            return Pointer.get(union, srq$OFFSET);
+            return union.get(srq$LAYOUT, srq$OFFSET);
         }
 
         /**
@@ -208,7 +206,7 @@ public class ibv_async_event {
          * }
          */
         public static void srq(MemorySegment union, MemorySegment fieldValue) {
-            Pointer.set(union, srq$OFFSET, fieldValue);
+            union.set(srq$LAYOUT, srq$OFFSET, fieldValue);
         }
 
         private static final AddressLayout wq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("wq"));
@@ -242,7 +240,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment wq(MemorySegment union) {
-            return Pointer.get(union, wq$OFFSET);
+            return union.get(wq$LAYOUT, wq$OFFSET);
         }
 
         /**
@@ -252,7 +250,7 @@ public class ibv_async_event {
          * }
          */
         public static void wq(MemorySegment union, MemorySegment fieldValue) {
-            Pointer.set(union, wq$OFFSET, fieldValue);
+            union.set(wq$LAYOUT, wq$OFFSET, fieldValue);
         }
 
         private static final OfInt port_num$LAYOUT = (OfInt)$LAYOUT.select(groupElement("port_num"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -82,7 +80,7 @@ public class ibv_context {
      * }
      */
     public static MemorySegment device(MemorySegment struct) {
-        return Pointer.get(struct, device$OFFSET);
+        return struct.get(device$LAYOUT, device$OFFSET);
     }
 
     /**
@@ -92,7 +90,7 @@ public class ibv_context {
      * }
      */
     public static void device(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, device$OFFSET, fieldValue);
+        struct.set(device$LAYOUT, device$OFFSET, fieldValue);
     }
 
     private static final GroupLayout ops$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("ops"));
@@ -346,7 +344,7 @@ public class ibv_context {
      * }
      */
     public static MemorySegment abi_compat(MemorySegment struct) {
-        return Pointer.get(struct, abi_compat$OFFSET);
+        return struct.get(abi_compat$LAYOUT, abi_compat$OFFSET);
     }
 
     /**
@@ -356,7 +354,7 @@ public class ibv_context {
      * }
      */
     public static void abi_compat(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, abi_compat$OFFSET, fieldValue);
+        struct.set(abi_compat$LAYOUT, abi_compat$OFFSET, fieldValue);
     }
 
     /**

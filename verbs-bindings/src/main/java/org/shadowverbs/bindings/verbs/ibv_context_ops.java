@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -188,7 +186,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_device(MemorySegment struct) {
-        return Pointer.get(struct, _compat_query_device$OFFSET);
+        return struct.get(_compat_query_device$LAYOUT, _compat_query_device$OFFSET);
     }
 
     /**
@@ -198,7 +196,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_device(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_query_device$OFFSET, fieldValue);
+        struct.set(_compat_query_device$LAYOUT, _compat_query_device$OFFSET, fieldValue);
     }
 
     /**
@@ -290,7 +288,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_port(MemorySegment struct) {
-        return Pointer.get(struct, _compat_query_port$OFFSET);
+        return struct.get(_compat_query_port$LAYOUT, _compat_query_port$OFFSET);
     }
 
     /**
@@ -300,7 +298,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_port(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_query_port$OFFSET, fieldValue);
+        struct.set(_compat_query_port$LAYOUT, _compat_query_port$OFFSET, fieldValue);
     }
 
     /**
@@ -388,7 +386,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_alloc_pd(MemorySegment struct) {
-        return Pointer.get(struct, _compat_alloc_pd$OFFSET);
+        return struct.get(_compat_alloc_pd$LAYOUT, _compat_alloc_pd$OFFSET);
     }
 
     /**
@@ -398,7 +396,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_alloc_pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_alloc_pd$OFFSET, fieldValue);
+        struct.set(_compat_alloc_pd$LAYOUT, _compat_alloc_pd$OFFSET, fieldValue);
     }
 
     /**
@@ -486,7 +484,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_dealloc_pd(MemorySegment struct) {
-        return Pointer.get(struct, _compat_dealloc_pd$OFFSET);
+        return struct.get(_compat_dealloc_pd$LAYOUT, _compat_dealloc_pd$OFFSET);
     }
 
     /**
@@ -496,7 +494,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_dealloc_pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_dealloc_pd$OFFSET, fieldValue);
+        struct.set(_compat_dealloc_pd$LAYOUT, _compat_dealloc_pd$OFFSET, fieldValue);
     }
 
     /**
@@ -584,7 +582,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_reg_mr(MemorySegment struct) {
-        return Pointer.get(struct, _compat_reg_mr$OFFSET);
+        return struct.get(_compat_reg_mr$LAYOUT, _compat_reg_mr$OFFSET);
     }
 
     /**
@@ -594,7 +592,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_reg_mr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_reg_mr$OFFSET, fieldValue);
+        struct.set(_compat_reg_mr$LAYOUT, _compat_reg_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -682,7 +680,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_rereg_mr(MemorySegment struct) {
-        return Pointer.get(struct, _compat_rereg_mr$OFFSET);
+        return struct.get(_compat_rereg_mr$LAYOUT, _compat_rereg_mr$OFFSET);
     }
 
     /**
@@ -692,7 +690,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_rereg_mr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_rereg_mr$OFFSET, fieldValue);
+        struct.set(_compat_rereg_mr$LAYOUT, _compat_rereg_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -780,7 +778,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_dereg_mr(MemorySegment struct) {
-        return Pointer.get(struct, _compat_dereg_mr$OFFSET);
+        return struct.get(_compat_dereg_mr$LAYOUT, _compat_dereg_mr$OFFSET);
     }
 
     /**
@@ -790,7 +788,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_dereg_mr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_dereg_mr$OFFSET, fieldValue);
+        struct.set(_compat_dereg_mr$LAYOUT, _compat_dereg_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -881,7 +879,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment alloc_mw(MemorySegment struct) {
-        return Pointer.get(struct, alloc_mw$OFFSET);
+        return struct.get(alloc_mw$LAYOUT, alloc_mw$OFFSET);
     }
 
     /**
@@ -891,7 +889,7 @@ public class ibv_context_ops {
      * }
      */
     public static void alloc_mw(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, alloc_mw$OFFSET, fieldValue);
+        struct.set(alloc_mw$LAYOUT, alloc_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -983,7 +981,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment bind_mw(MemorySegment struct) {
-        return Pointer.get(struct, bind_mw$OFFSET);
+        return struct.get(bind_mw$LAYOUT, bind_mw$OFFSET);
     }
 
     /**
@@ -993,7 +991,7 @@ public class ibv_context_ops {
      * }
      */
     public static void bind_mw(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, bind_mw$OFFSET, fieldValue);
+        struct.set(bind_mw$LAYOUT, bind_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -1083,7 +1081,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment dealloc_mw(MemorySegment struct) {
-        return Pointer.get(struct, dealloc_mw$OFFSET);
+        return struct.get(dealloc_mw$LAYOUT, dealloc_mw$OFFSET);
     }
 
     /**
@@ -1093,7 +1091,7 @@ public class ibv_context_ops {
      * }
      */
     public static void dealloc_mw(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, dealloc_mw$OFFSET, fieldValue);
+        struct.set(dealloc_mw$LAYOUT, dealloc_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -1181,7 +1179,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_cq(MemorySegment struct) {
-        return Pointer.get(struct, _compat_create_cq$OFFSET);
+        return struct.get(_compat_create_cq$LAYOUT, _compat_create_cq$OFFSET);
     }
 
     /**
@@ -1191,7 +1189,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_create_cq$OFFSET, fieldValue);
+        struct.set(_compat_create_cq$LAYOUT, _compat_create_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1283,7 +1281,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment poll_cq(MemorySegment struct) {
-        return Pointer.get(struct, poll_cq$OFFSET);
+        return struct.get(poll_cq$LAYOUT, poll_cq$OFFSET);
     }
 
     /**
@@ -1293,7 +1291,7 @@ public class ibv_context_ops {
      * }
      */
     public static void poll_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, poll_cq$OFFSET, fieldValue);
+        struct.set(poll_cq$LAYOUT, poll_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1384,7 +1382,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment req_notify_cq(MemorySegment struct) {
-        return Pointer.get(struct, req_notify_cq$OFFSET);
+        return struct.get(req_notify_cq$LAYOUT, req_notify_cq$OFFSET);
     }
 
     /**
@@ -1394,7 +1392,7 @@ public class ibv_context_ops {
      * }
      */
     public static void req_notify_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, req_notify_cq$OFFSET, fieldValue);
+        struct.set(req_notify_cq$LAYOUT, req_notify_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1482,7 +1480,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_cq_event(MemorySegment struct) {
-        return Pointer.get(struct, _compat_cq_event$OFFSET);
+        return struct.get(_compat_cq_event$LAYOUT, _compat_cq_event$OFFSET);
     }
 
     /**
@@ -1492,7 +1490,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_cq_event(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_cq_event$OFFSET, fieldValue);
+        struct.set(_compat_cq_event$LAYOUT, _compat_cq_event$OFFSET, fieldValue);
     }
 
     /**
@@ -1580,7 +1578,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_resize_cq(MemorySegment struct) {
-        return Pointer.get(struct, _compat_resize_cq$OFFSET);
+        return struct.get(_compat_resize_cq$LAYOUT, _compat_resize_cq$OFFSET);
     }
 
     /**
@@ -1590,7 +1588,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_resize_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_resize_cq$OFFSET, fieldValue);
+        struct.set(_compat_resize_cq$LAYOUT, _compat_resize_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1678,7 +1676,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_cq(MemorySegment struct) {
-        return Pointer.get(struct, _compat_destroy_cq$OFFSET);
+        return struct.get(_compat_destroy_cq$LAYOUT, _compat_destroy_cq$OFFSET);
     }
 
     /**
@@ -1688,7 +1686,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_destroy_cq$OFFSET, fieldValue);
+        struct.set(_compat_destroy_cq$LAYOUT, _compat_destroy_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1776,7 +1774,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_srq(MemorySegment struct) {
-        return Pointer.get(struct, _compat_create_srq$OFFSET);
+        return struct.get(_compat_create_srq$LAYOUT, _compat_create_srq$OFFSET);
     }
 
     /**
@@ -1786,7 +1784,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_create_srq$OFFSET, fieldValue);
+        struct.set(_compat_create_srq$LAYOUT, _compat_create_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -1874,7 +1872,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_modify_srq(MemorySegment struct) {
-        return Pointer.get(struct, _compat_modify_srq$OFFSET);
+        return struct.get(_compat_modify_srq$LAYOUT, _compat_modify_srq$OFFSET);
     }
 
     /**
@@ -1884,7 +1882,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_modify_srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_modify_srq$OFFSET, fieldValue);
+        struct.set(_compat_modify_srq$LAYOUT, _compat_modify_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -1972,7 +1970,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_srq(MemorySegment struct) {
-        return Pointer.get(struct, _compat_query_srq$OFFSET);
+        return struct.get(_compat_query_srq$LAYOUT, _compat_query_srq$OFFSET);
     }
 
     /**
@@ -1982,7 +1980,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_query_srq$OFFSET, fieldValue);
+        struct.set(_compat_query_srq$LAYOUT, _compat_query_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -2070,7 +2068,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_srq(MemorySegment struct) {
-        return Pointer.get(struct, _compat_destroy_srq$OFFSET);
+        return struct.get(_compat_destroy_srq$LAYOUT, _compat_destroy_srq$OFFSET);
     }
 
     /**
@@ -2080,7 +2078,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_destroy_srq$OFFSET, fieldValue);
+        struct.set(_compat_destroy_srq$LAYOUT, _compat_destroy_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -2172,7 +2170,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment post_srq_recv(MemorySegment struct) {
-        return Pointer.get(struct, post_srq_recv$OFFSET);
+        return struct.get(post_srq_recv$LAYOUT, post_srq_recv$OFFSET);
     }
 
     /**
@@ -2182,7 +2180,7 @@ public class ibv_context_ops {
      * }
      */
     public static void post_srq_recv(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, post_srq_recv$OFFSET, fieldValue);
+        struct.set(post_srq_recv$LAYOUT, post_srq_recv$OFFSET, fieldValue);
     }
 
     /**
@@ -2270,7 +2268,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_qp(MemorySegment struct) {
-        return Pointer.get(struct, _compat_create_qp$OFFSET);
+        return struct.get(_compat_create_qp$LAYOUT, _compat_create_qp$OFFSET);
     }
 
     /**
@@ -2280,7 +2278,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_qp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_create_qp$OFFSET, fieldValue);
+        struct.set(_compat_create_qp$LAYOUT, _compat_create_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2368,7 +2366,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_qp(MemorySegment struct) {
-        return Pointer.get(struct, _compat_query_qp$OFFSET);
+        return struct.get(_compat_query_qp$LAYOUT, _compat_query_qp$OFFSET);
     }
 
     /**
@@ -2378,7 +2376,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_qp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_query_qp$OFFSET, fieldValue);
+        struct.set(_compat_query_qp$LAYOUT, _compat_query_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2466,7 +2464,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_modify_qp(MemorySegment struct) {
-        return Pointer.get(struct, _compat_modify_qp$OFFSET);
+        return struct.get(_compat_modify_qp$LAYOUT, _compat_modify_qp$OFFSET);
     }
 
     /**
@@ -2476,7 +2474,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_modify_qp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_modify_qp$OFFSET, fieldValue);
+        struct.set(_compat_modify_qp$LAYOUT, _compat_modify_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2564,7 +2562,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_qp(MemorySegment struct) {
-        return Pointer.get(struct, _compat_destroy_qp$OFFSET);
+        return struct.get(_compat_destroy_qp$LAYOUT, _compat_destroy_qp$OFFSET);
     }
 
     /**
@@ -2574,7 +2572,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_qp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_destroy_qp$OFFSET, fieldValue);
+        struct.set(_compat_destroy_qp$LAYOUT, _compat_destroy_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2666,7 +2664,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment post_send(MemorySegment struct) {
-        return Pointer.get(struct, post_send$OFFSET);
+        return struct.get(post_send$LAYOUT, post_send$OFFSET);
     }
 
     /**
@@ -2676,7 +2674,7 @@ public class ibv_context_ops {
      * }
      */
     public static void post_send(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, post_send$OFFSET, fieldValue);
+        struct.set(post_send$LAYOUT, post_send$OFFSET, fieldValue);
     }
 
     /**
@@ -2768,7 +2766,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment post_recv(MemorySegment struct) {
-        return Pointer.get(struct, post_recv$OFFSET);
+        return struct.get(post_recv$LAYOUT, post_recv$OFFSET);
     }
 
     /**
@@ -2778,7 +2776,7 @@ public class ibv_context_ops {
      * }
      */
     public static void post_recv(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, post_recv$OFFSET, fieldValue);
+        struct.set(post_recv$LAYOUT, post_recv$OFFSET, fieldValue);
     }
 
     /**
@@ -2866,7 +2864,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_ah(MemorySegment struct) {
-        return Pointer.get(struct, _compat_create_ah$OFFSET);
+        return struct.get(_compat_create_ah$LAYOUT, _compat_create_ah$OFFSET);
     }
 
     /**
@@ -2876,7 +2874,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_ah(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_create_ah$OFFSET, fieldValue);
+        struct.set(_compat_create_ah$LAYOUT, _compat_create_ah$OFFSET, fieldValue);
     }
 
     /**
@@ -2964,7 +2962,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_ah(MemorySegment struct) {
-        return Pointer.get(struct, _compat_destroy_ah$OFFSET);
+        return struct.get(_compat_destroy_ah$LAYOUT, _compat_destroy_ah$OFFSET);
     }
 
     /**
@@ -2974,7 +2972,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_ah(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_destroy_ah$OFFSET, fieldValue);
+        struct.set(_compat_destroy_ah$LAYOUT, _compat_destroy_ah$OFFSET, fieldValue);
     }
 
     /**
@@ -3062,7 +3060,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_attach_mcast(MemorySegment struct) {
-        return Pointer.get(struct, _compat_attach_mcast$OFFSET);
+        return struct.get(_compat_attach_mcast$LAYOUT, _compat_attach_mcast$OFFSET);
     }
 
     /**
@@ -3072,7 +3070,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_attach_mcast(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_attach_mcast$OFFSET, fieldValue);
+        struct.set(_compat_attach_mcast$LAYOUT, _compat_attach_mcast$OFFSET, fieldValue);
     }
 
     /**
@@ -3160,7 +3158,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_detach_mcast(MemorySegment struct) {
-        return Pointer.get(struct, _compat_detach_mcast$OFFSET);
+        return struct.get(_compat_detach_mcast$LAYOUT, _compat_detach_mcast$OFFSET);
     }
 
     /**
@@ -3170,7 +3168,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_detach_mcast(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_detach_mcast$OFFSET, fieldValue);
+        struct.set(_compat_detach_mcast$LAYOUT, _compat_detach_mcast$OFFSET, fieldValue);
     }
 
     /**
@@ -3258,7 +3256,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_async_event(MemorySegment struct) {
-        return Pointer.get(struct, _compat_async_event$OFFSET);
+        return struct.get(_compat_async_event$LAYOUT, _compat_async_event$OFFSET);
     }
 
     /**
@@ -3268,7 +3266,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_async_event(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, _compat_async_event$OFFSET, fieldValue);
+        struct.set(_compat_async_event$LAYOUT, _compat_async_event$OFFSET, fieldValue);
     }
 
     /**

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -85,7 +83,7 @@ public class ibv_cq {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -95,7 +93,7 @@ public class ibv_cq {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout channel$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("channel"));
@@ -129,7 +127,7 @@ public class ibv_cq {
      * }
      */
     public static MemorySegment channel(MemorySegment struct) {
-        return Pointer.get(struct, channel$OFFSET);
+        return struct.get(channel$LAYOUT, channel$OFFSET);
     }
 
     /**
@@ -139,7 +137,7 @@ public class ibv_cq {
      * }
      */
     public static void channel(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, channel$OFFSET, fieldValue);
+        struct.set(channel$LAYOUT, channel$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq_context"));
@@ -173,7 +171,7 @@ public class ibv_cq {
      * }
      */
     public static MemorySegment cq_context(MemorySegment struct) {
-        return Pointer.get(struct, cq_context$OFFSET);
+        return struct.get(cq_context$LAYOUT, cq_context$OFFSET);
     }
 
     /**
@@ -183,7 +181,7 @@ public class ibv_cq {
      * }
      */
     public static void cq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, cq_context$OFFSET, fieldValue);
+        struct.set(cq_context$LAYOUT, cq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));

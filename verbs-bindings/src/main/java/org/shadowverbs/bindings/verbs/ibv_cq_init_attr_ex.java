@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -129,7 +127,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static MemorySegment cq_context(MemorySegment struct) {
-        return Pointer.get(struct, cq_context$OFFSET);
+        return struct.get(cq_context$LAYOUT, cq_context$OFFSET);
     }
 
     /**
@@ -139,7 +137,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static void cq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, cq_context$OFFSET, fieldValue);
+        struct.set(cq_context$LAYOUT, cq_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout channel$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("channel"));
@@ -173,7 +171,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static MemorySegment channel(MemorySegment struct) {
-        return Pointer.get(struct, channel$OFFSET);
+        return struct.get(channel$LAYOUT, channel$OFFSET);
     }
 
     /**
@@ -183,7 +181,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static void channel(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, channel$OFFSET, fieldValue);
+        struct.set(channel$LAYOUT, channel$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_vector$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_vector"));
@@ -393,7 +391,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static MemorySegment parent_domain(MemorySegment struct) {
-        return Pointer.get(struct, parent_domain$OFFSET);
+        return struct.get(parent_domain$LAYOUT, parent_domain$OFFSET);
     }
 
     /**
@@ -403,7 +401,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static void parent_domain(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, parent_domain$OFFSET, fieldValue);
+        struct.set(parent_domain$LAYOUT, parent_domain$OFFSET, fieldValue);
     }
 
     /**

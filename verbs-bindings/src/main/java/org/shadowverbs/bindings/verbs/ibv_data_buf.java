@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -71,7 +69,7 @@ public class ibv_data_buf {
      * }
      */
     public static MemorySegment addr(MemorySegment struct) {
-        return Pointer.get(struct, addr$OFFSET);
+        return struct.get(addr$LAYOUT, addr$OFFSET);
     }
 
     /**
@@ -81,7 +79,7 @@ public class ibv_data_buf {
      * }
      */
     public static void addr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, addr$OFFSET, fieldValue);
+        struct.set(addr$LAYOUT, addr$OFFSET, fieldValue);
     }
 
     private static final OfLong length$LAYOUT = (OfLong)$LAYOUT.select(groupElement("length"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -77,7 +75,7 @@ public class ibv_dm {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -87,7 +85,7 @@ public class ibv_dm {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     /**
@@ -180,7 +178,7 @@ public class ibv_dm {
      * }
      */
     public static MemorySegment memcpy_to_dm(MemorySegment struct) {
-        return Pointer.get(struct, memcpy_to_dm$OFFSET);
+        return struct.get(memcpy_to_dm$LAYOUT, memcpy_to_dm$OFFSET);
     }
 
     /**
@@ -190,7 +188,7 @@ public class ibv_dm {
      * }
      */
     public static void memcpy_to_dm(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, memcpy_to_dm$OFFSET, fieldValue);
+        struct.set(memcpy_to_dm$LAYOUT, memcpy_to_dm$OFFSET, fieldValue);
     }
 
     /**
@@ -283,7 +281,7 @@ public class ibv_dm {
      * }
      */
     public static MemorySegment memcpy_from_dm(MemorySegment struct) {
-        return Pointer.get(struct, memcpy_from_dm$OFFSET);
+        return struct.get(memcpy_from_dm$LAYOUT, memcpy_from_dm$OFFSET);
     }
 
     /**
@@ -293,7 +291,7 @@ public class ibv_dm {
      * }
      */
     public static void memcpy_from_dm(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, memcpy_from_dm$OFFSET, fieldValue);
+        struct.set(memcpy_from_dm$LAYOUT, memcpy_from_dm$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -69,7 +67,7 @@ public class ibv_flow_action {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -79,7 +77,7 @@ public class ibv_flow_action {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     /**

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -89,7 +87,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment esp_attr(MemorySegment struct) {
-        return Pointer.get(struct, esp_attr$OFFSET);
+        return struct.get(esp_attr$LAYOUT, esp_attr$OFFSET);
     }
 
     /**
@@ -99,7 +97,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void esp_attr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, esp_attr$OFFSET, fieldValue);
+        struct.set(esp_attr$LAYOUT, esp_attr$OFFSET, fieldValue);
     }
 
     private static final OfInt keymat_proto$LAYOUT = (OfInt)$LAYOUT.select(groupElement("keymat_proto"));
@@ -221,7 +219,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment keymat_ptr(MemorySegment struct) {
-        return Pointer.get(struct, keymat_ptr$OFFSET);
+        return struct.get(keymat_ptr$LAYOUT, keymat_ptr$OFFSET);
     }
 
     /**
@@ -231,7 +229,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void keymat_ptr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, keymat_ptr$OFFSET, fieldValue);
+        struct.set(keymat_ptr$LAYOUT, keymat_ptr$OFFSET, fieldValue);
     }
 
     private static final OfInt replay_proto$LAYOUT = (OfInt)$LAYOUT.select(groupElement("replay_proto"));
@@ -353,7 +351,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment replay_ptr(MemorySegment struct) {
-        return Pointer.get(struct, replay_ptr$OFFSET);
+        return struct.get(replay_ptr$LAYOUT, replay_ptr$OFFSET);
     }
 
     /**
@@ -363,7 +361,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void replay_ptr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, replay_ptr$OFFSET, fieldValue);
+        struct.set(replay_ptr$LAYOUT, replay_ptr$OFFSET, fieldValue);
     }
 
     private static final AddressLayout esp_encap$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("esp_encap"));
@@ -397,7 +395,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment esp_encap(MemorySegment struct) {
-        return Pointer.get(struct, esp_encap$OFFSET);
+        return struct.get(esp_encap$LAYOUT, esp_encap$OFFSET);
     }
 
     /**
@@ -407,7 +405,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void esp_encap(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, esp_encap$OFFSET, fieldValue);
+        struct.set(esp_encap$LAYOUT, esp_encap$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));

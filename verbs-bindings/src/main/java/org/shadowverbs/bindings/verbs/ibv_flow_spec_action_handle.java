@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -162,7 +160,7 @@ public class ibv_flow_spec_action_handle {
      * }
      */
     public static MemorySegment action(MemorySegment struct) {
-        return Pointer.get(struct, action$OFFSET);
+        return struct.get(action$LAYOUT, action$OFFSET);
     }
 
     /**
@@ -172,7 +170,7 @@ public class ibv_flow_spec_action_handle {
      * }
      */
     public static void action(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, action$OFFSET, fieldValue);
+        struct.set(action$LAYOUT, action$OFFSET, fieldValue);
     }
 
     /**

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -162,7 +160,7 @@ public class ibv_flow_spec_counter_action {
      * }
      */
     public static MemorySegment counters(MemorySegment struct) {
-        return Pointer.get(struct, counters$OFFSET);
+        return struct.get(counters$LAYOUT, counters$OFFSET);
     }
 
     /**
@@ -172,7 +170,7 @@ public class ibv_flow_spec_counter_action {
      * }
      */
     public static void counters(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, counters$OFFSET, fieldValue);
+        struct.set(counters$LAYOUT, counters$OFFSET, fieldValue);
     }
 
     /**

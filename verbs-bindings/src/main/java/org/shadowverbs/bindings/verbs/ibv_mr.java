@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -82,7 +80,7 @@ public class ibv_mr {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -92,7 +90,7 @@ public class ibv_mr {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -126,7 +124,7 @@ public class ibv_mr {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -136,7 +134,7 @@ public class ibv_mr {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout addr$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("addr"));
@@ -170,7 +168,7 @@ public class ibv_mr {
      * }
      */
     public static MemorySegment addr(MemorySegment struct) {
-        return Pointer.get(struct, addr$OFFSET);
+        return struct.get(addr$LAYOUT, addr$OFFSET);
     }
 
     /**
@@ -180,7 +178,7 @@ public class ibv_mr {
      * }
      */
     public static void addr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, addr$OFFSET, fieldValue);
+        struct.set(addr$LAYOUT, addr$OFFSET, fieldValue);
     }
 
     private static final OfLong length$LAYOUT = (OfLong)$LAYOUT.select(groupElement("length"));

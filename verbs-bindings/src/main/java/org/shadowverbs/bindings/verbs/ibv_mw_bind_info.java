@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -76,7 +74,7 @@ public class ibv_mw_bind_info {
      * }
      */
     public static MemorySegment mr(MemorySegment struct) {
-        return Pointer.get(struct, mr$OFFSET);
+        return struct.get(mr$LAYOUT, mr$OFFSET);
     }
 
     /**
@@ -86,7 +84,7 @@ public class ibv_mw_bind_info {
      * }
      */
     public static void mr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, mr$OFFSET, fieldValue);
+        struct.set(mr$LAYOUT, mr$OFFSET, fieldValue);
     }
 
     private static final OfLong addr$LAYOUT = (OfLong)$LAYOUT.select(groupElement("addr"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -131,7 +129,7 @@ public class ibv_ops_wr {
      * }
      */
     public static MemorySegment next(MemorySegment struct) {
-        return Pointer.get(struct, next$OFFSET);
+        return struct.get(next$LAYOUT, next$OFFSET);
     }
 
     /**
@@ -141,7 +139,7 @@ public class ibv_ops_wr {
      * }
      */
     public static void next(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, next$OFFSET, fieldValue);
+        struct.set(next$LAYOUT, next$OFFSET, fieldValue);
     }
 
     private static final OfInt opcode$LAYOUT = (OfInt)$LAYOUT.select(groupElement("opcode"));
@@ -462,7 +460,7 @@ public class ibv_ops_wr {
              * }
              */
             public static MemorySegment sg_list(MemorySegment struct) {
-                return Pointer.get(struct, sg_list$OFFSET);
+                return struct.get(sg_list$LAYOUT, sg_list$OFFSET);
             }
 
             /**
@@ -472,7 +470,7 @@ public class ibv_ops_wr {
              * }
              */
             public static void sg_list(MemorySegment struct, MemorySegment fieldValue) {
-                Pointer.set(struct, sg_list$OFFSET, fieldValue);
+                struct.set(sg_list$LAYOUT, sg_list$OFFSET, fieldValue);
             }
 
             private static final OfInt num_sge$LAYOUT = (OfInt)$LAYOUT.select(groupElement("num_sge"));

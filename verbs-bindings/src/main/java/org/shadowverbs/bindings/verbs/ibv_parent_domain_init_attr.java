@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -80,7 +78,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -90,7 +88,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout td$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("td"));
@@ -124,7 +122,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment td(MemorySegment struct) {
-        return Pointer.get(struct, td$OFFSET);
+        return struct.get(td$LAYOUT, td$OFFSET);
     }
 
     /**
@@ -134,7 +132,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void td(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, td$OFFSET, fieldValue);
+        struct.set(td$LAYOUT, td$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));
@@ -272,7 +270,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment alloc(MemorySegment struct) {
-        return Pointer.get(struct, alloc$OFFSET);
+        return struct.get(alloc$LAYOUT, alloc$OFFSET);
     }
 
     /**
@@ -282,7 +280,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void alloc(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, alloc$OFFSET, fieldValue);
+        struct.set(alloc$LAYOUT, alloc$OFFSET, fieldValue);
     }
 
     /**
@@ -374,7 +372,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment free(MemorySegment struct) {
-        return Pointer.get(struct, free$OFFSET);
+        return struct.get(free$LAYOUT, free$OFFSET);
     }
 
     /**
@@ -384,7 +382,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void free(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, free$OFFSET, fieldValue);
+        struct.set(free$LAYOUT, free$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd_context"));
@@ -418,7 +416,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment pd_context(MemorySegment struct) {
-        return Pointer.get(struct, pd_context$OFFSET);
+        return struct.get(pd_context$LAYOUT, pd_context$OFFSET);
     }
 
     /**
@@ -428,7 +426,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void pd_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd_context$OFFSET, fieldValue);
+        struct.set(pd_context$LAYOUT, pd_context$OFFSET, fieldValue);
     }
 
     /**

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -72,7 +70,7 @@ public class ibv_pd {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -82,7 +80,7 @@ public class ibv_pd {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -94,7 +92,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -104,7 +102,7 @@ public class ibv_qp {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout qp_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp_context"));
@@ -138,7 +136,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return Pointer.get(struct, qp_context$OFFSET);
+        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
     }
 
     /**
@@ -148,7 +146,7 @@ public class ibv_qp {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, qp_context$OFFSET, fieldValue);
+        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -182,7 +180,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -192,7 +190,7 @@ public class ibv_qp {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout send_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("send_cq"));
@@ -226,7 +224,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return Pointer.get(struct, send_cq$OFFSET);
+        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
     }
 
     /**
@@ -236,7 +234,7 @@ public class ibv_qp {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, send_cq$OFFSET, fieldValue);
+        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -270,7 +268,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return Pointer.get(struct, recv_cq$OFFSET);
+        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
     }
 
     /**
@@ -280,7 +278,7 @@ public class ibv_qp {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
+        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -314,7 +312,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return Pointer.get(struct, srq$OFFSET);
+        return struct.get(srq$LAYOUT, srq$OFFSET);
     }
 
     /**
@@ -324,7 +322,7 @@ public class ibv_qp {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, srq$OFFSET, fieldValue);
+        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -353,7 +351,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_atomic_cmp_swp(MemorySegment struct) {
-        return Pointer.get(struct, wr_atomic_cmp_swp$OFFSET);
+        return struct.get(wr_atomic_cmp_swp$LAYOUT, wr_atomic_cmp_swp$OFFSET);
     }
 
     /**
@@ -363,7 +361,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_atomic_cmp_swp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_atomic_cmp_swp$OFFSET, fieldValue);
+        struct.set(wr_atomic_cmp_swp$LAYOUT, wr_atomic_cmp_swp$OFFSET, fieldValue);
     }
 
     /**
@@ -455,7 +453,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_atomic_fetch_add(MemorySegment struct) {
-        return Pointer.get(struct, wr_atomic_fetch_add$OFFSET);
+        return struct.get(wr_atomic_fetch_add$LAYOUT, wr_atomic_fetch_add$OFFSET);
     }
 
     /**
@@ -465,7 +463,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_atomic_fetch_add(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_atomic_fetch_add$OFFSET, fieldValue);
+        struct.set(wr_atomic_fetch_add$LAYOUT, wr_atomic_fetch_add$OFFSET, fieldValue);
     }
 
     /**
@@ -557,7 +555,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_bind_mw(MemorySegment struct) {
-        return Pointer.get(struct, wr_bind_mw$OFFSET);
+        return struct.get(wr_bind_mw$LAYOUT, wr_bind_mw$OFFSET);
     }
 
     /**
@@ -567,7 +565,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_bind_mw(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_bind_mw$OFFSET, fieldValue);
+        struct.set(wr_bind_mw$LAYOUT, wr_bind_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -657,7 +655,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_local_inv(MemorySegment struct) {
-        return Pointer.get(struct, wr_local_inv$OFFSET);
+        return struct.get(wr_local_inv$LAYOUT, wr_local_inv$OFFSET);
     }
 
     /**
@@ -667,7 +665,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_local_inv(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_local_inv$OFFSET, fieldValue);
+        struct.set(wr_local_inv$LAYOUT, wr_local_inv$OFFSET, fieldValue);
     }
 
     /**
@@ -758,7 +756,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_rdma_read(MemorySegment struct) {
-        return Pointer.get(struct, wr_rdma_read$OFFSET);
+        return struct.get(wr_rdma_read$LAYOUT, wr_rdma_read$OFFSET);
     }
 
     /**
@@ -768,7 +766,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_rdma_read(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_rdma_read$OFFSET, fieldValue);
+        struct.set(wr_rdma_read$LAYOUT, wr_rdma_read$OFFSET, fieldValue);
     }
 
     /**
@@ -859,7 +857,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_rdma_write(MemorySegment struct) {
-        return Pointer.get(struct, wr_rdma_write$OFFSET);
+        return struct.get(wr_rdma_write$LAYOUT, wr_rdma_write$OFFSET);
     }
 
     /**
@@ -869,7 +867,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_rdma_write(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_rdma_write$OFFSET, fieldValue);
+        struct.set(wr_rdma_write$LAYOUT, wr_rdma_write$OFFSET, fieldValue);
     }
 
     /**
@@ -961,7 +959,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_rdma_write_imm(MemorySegment struct) {
-        return Pointer.get(struct, wr_rdma_write_imm$OFFSET);
+        return struct.get(wr_rdma_write_imm$LAYOUT, wr_rdma_write_imm$OFFSET);
     }
 
     /**
@@ -971,7 +969,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_rdma_write_imm(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_rdma_write_imm$OFFSET, fieldValue);
+        struct.set(wr_rdma_write_imm$LAYOUT, wr_rdma_write_imm$OFFSET, fieldValue);
     }
 
     /**
@@ -1060,7 +1058,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send(MemorySegment struct) {
-        return Pointer.get(struct, wr_send$OFFSET);
+        return struct.get(wr_send$LAYOUT, wr_send$OFFSET);
     }
 
     /**
@@ -1070,7 +1068,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_send$OFFSET, fieldValue);
+        struct.set(wr_send$LAYOUT, wr_send$OFFSET, fieldValue);
     }
 
     /**
@@ -1160,7 +1158,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send_imm(MemorySegment struct) {
-        return Pointer.get(struct, wr_send_imm$OFFSET);
+        return struct.get(wr_send_imm$LAYOUT, wr_send_imm$OFFSET);
     }
 
     /**
@@ -1170,7 +1168,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send_imm(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_send_imm$OFFSET, fieldValue);
+        struct.set(wr_send_imm$LAYOUT, wr_send_imm$OFFSET, fieldValue);
     }
 
     /**
@@ -1260,7 +1258,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send_inv(MemorySegment struct) {
-        return Pointer.get(struct, wr_send_inv$OFFSET);
+        return struct.get(wr_send_inv$LAYOUT, wr_send_inv$OFFSET);
     }
 
     /**
@@ -1270,7 +1268,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send_inv(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_send_inv$OFFSET, fieldValue);
+        struct.set(wr_send_inv$LAYOUT, wr_send_inv$OFFSET, fieldValue);
     }
 
     /**
@@ -1362,7 +1360,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send_tso(MemorySegment struct) {
-        return Pointer.get(struct, wr_send_tso$OFFSET);
+        return struct.get(wr_send_tso$LAYOUT, wr_send_tso$OFFSET);
     }
 
     /**
@@ -1372,7 +1370,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send_tso(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_send_tso$OFFSET, fieldValue);
+        struct.set(wr_send_tso$LAYOUT, wr_send_tso$OFFSET, fieldValue);
     }
 
     /**
@@ -1464,7 +1462,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_ud_addr(MemorySegment struct) {
-        return Pointer.get(struct, wr_set_ud_addr$OFFSET);
+        return struct.get(wr_set_ud_addr$LAYOUT, wr_set_ud_addr$OFFSET);
     }
 
     /**
@@ -1474,7 +1472,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_ud_addr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_set_ud_addr$OFFSET, fieldValue);
+        struct.set(wr_set_ud_addr$LAYOUT, wr_set_ud_addr$OFFSET, fieldValue);
     }
 
     /**
@@ -1564,7 +1562,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_xrc_srqn(MemorySegment struct) {
-        return Pointer.get(struct, wr_set_xrc_srqn$OFFSET);
+        return struct.get(wr_set_xrc_srqn$LAYOUT, wr_set_xrc_srqn$OFFSET);
     }
 
     /**
@@ -1574,7 +1572,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_xrc_srqn(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_set_xrc_srqn$OFFSET, fieldValue);
+        struct.set(wr_set_xrc_srqn$LAYOUT, wr_set_xrc_srqn$OFFSET, fieldValue);
     }
 
     /**
@@ -1665,7 +1663,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_inline_data(MemorySegment struct) {
-        return Pointer.get(struct, wr_set_inline_data$OFFSET);
+        return struct.get(wr_set_inline_data$LAYOUT, wr_set_inline_data$OFFSET);
     }
 
     /**
@@ -1675,7 +1673,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_inline_data(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_set_inline_data$OFFSET, fieldValue);
+        struct.set(wr_set_inline_data$LAYOUT, wr_set_inline_data$OFFSET, fieldValue);
     }
 
     /**
@@ -1766,7 +1764,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_inline_data_list(MemorySegment struct) {
-        return Pointer.get(struct, wr_set_inline_data_list$OFFSET);
+        return struct.get(wr_set_inline_data_list$LAYOUT, wr_set_inline_data_list$OFFSET);
     }
 
     /**
@@ -1776,7 +1774,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_inline_data_list(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_set_inline_data_list$OFFSET, fieldValue);
+        struct.set(wr_set_inline_data_list$LAYOUT, wr_set_inline_data_list$OFFSET, fieldValue);
     }
 
     /**
@@ -1868,7 +1866,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_sge(MemorySegment struct) {
-        return Pointer.get(struct, wr_set_sge$OFFSET);
+        return struct.get(wr_set_sge$LAYOUT, wr_set_sge$OFFSET);
     }
 
     /**
@@ -1878,7 +1876,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_sge(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_set_sge$OFFSET, fieldValue);
+        struct.set(wr_set_sge$LAYOUT, wr_set_sge$OFFSET, fieldValue);
     }
 
     /**
@@ -1969,7 +1967,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_sge_list(MemorySegment struct) {
-        return Pointer.get(struct, wr_set_sge_list$OFFSET);
+        return struct.get(wr_set_sge_list$LAYOUT, wr_set_sge_list$OFFSET);
     }
 
     /**
@@ -1979,7 +1977,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_sge_list(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_set_sge_list$OFFSET, fieldValue);
+        struct.set(wr_set_sge_list$LAYOUT, wr_set_sge_list$OFFSET, fieldValue);
     }
 
     /**
@@ -2068,7 +2066,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_start(MemorySegment struct) {
-        return Pointer.get(struct, wr_start$OFFSET);
+        return struct.get(wr_start$LAYOUT, wr_start$OFFSET);
     }
 
     /**
@@ -2078,7 +2076,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_start(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_start$OFFSET, fieldValue);
+        struct.set(wr_start$LAYOUT, wr_start$OFFSET, fieldValue);
     }
 
     /**
@@ -2168,7 +2166,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_complete(MemorySegment struct) {
-        return Pointer.get(struct, wr_complete$OFFSET);
+        return struct.get(wr_complete$LAYOUT, wr_complete$OFFSET);
     }
 
     /**
@@ -2178,7 +2176,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_complete(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_complete$OFFSET, fieldValue);
+        struct.set(wr_complete$LAYOUT, wr_complete$OFFSET, fieldValue);
     }
 
     /**
@@ -2267,7 +2265,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_abort(MemorySegment struct) {
-        return Pointer.get(struct, wr_abort$OFFSET);
+        return struct.get(wr_abort$LAYOUT, wr_abort$OFFSET);
     }
 
     /**
@@ -2277,7 +2275,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_abort(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_abort$OFFSET, fieldValue);
+        struct.set(wr_abort$LAYOUT, wr_abort$OFFSET, fieldValue);
     }
 
     /**
@@ -2369,7 +2367,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_atomic_write(MemorySegment struct) {
-        return Pointer.get(struct, wr_atomic_write$OFFSET);
+        return struct.get(wr_atomic_write$LAYOUT, wr_atomic_write$OFFSET);
     }
 
     /**
@@ -2379,7 +2377,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_atomic_write(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wr_atomic_write$OFFSET, fieldValue);
+        struct.set(wr_atomic_write$LAYOUT, wr_atomic_write$OFFSET, fieldValue);
     }
 
     /**

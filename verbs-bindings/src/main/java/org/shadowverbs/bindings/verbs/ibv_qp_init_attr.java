@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -82,7 +80,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return Pointer.get(struct, qp_context$OFFSET);
+        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
     }
 
     /**
@@ -92,7 +90,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, qp_context$OFFSET, fieldValue);
+        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout send_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("send_cq"));
@@ -126,7 +124,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return Pointer.get(struct, send_cq$OFFSET);
+        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
     }
 
     /**
@@ -136,7 +134,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, send_cq$OFFSET, fieldValue);
+        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -170,7 +168,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return Pointer.get(struct, recv_cq$OFFSET);
+        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
     }
 
     /**
@@ -180,7 +178,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
+        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -214,7 +212,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return Pointer.get(struct, srq$OFFSET);
+        return struct.get(srq$LAYOUT, srq$OFFSET);
     }
 
     /**
@@ -224,7 +222,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, srq$OFFSET, fieldValue);
+        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
     }
 
     private static final GroupLayout cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("cap"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -101,7 +99,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return Pointer.get(struct, qp_context$OFFSET);
+        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
     }
 
     /**
@@ -111,7 +109,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, qp_context$OFFSET, fieldValue);
+        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout send_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("send_cq"));
@@ -145,7 +143,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return Pointer.get(struct, send_cq$OFFSET);
+        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
     }
 
     /**
@@ -155,7 +153,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, send_cq$OFFSET, fieldValue);
+        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -189,7 +187,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return Pointer.get(struct, recv_cq$OFFSET);
+        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
     }
 
     /**
@@ -199,7 +197,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
+        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -233,7 +231,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return Pointer.get(struct, srq$OFFSET);
+        return struct.get(srq$LAYOUT, srq$OFFSET);
     }
 
     /**
@@ -243,7 +241,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, srq$OFFSET, fieldValue);
+        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
     }
 
     private static final GroupLayout cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("cap"));
@@ -453,7 +451,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -463,7 +461,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
@@ -497,7 +495,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return Pointer.get(struct, xrcd$OFFSET);
+        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
     }
 
     /**
@@ -507,7 +505,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, xrcd$OFFSET, fieldValue);
+        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
     }
 
     private static final OfInt create_flags$LAYOUT = (OfInt)$LAYOUT.select(groupElement("create_flags"));
@@ -629,7 +627,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment rwq_ind_tbl(MemorySegment struct) {
-        return Pointer.get(struct, rwq_ind_tbl$OFFSET);
+        return struct.get(rwq_ind_tbl$LAYOUT, rwq_ind_tbl$OFFSET);
     }
 
     /**
@@ -639,7 +637,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void rwq_ind_tbl(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, rwq_ind_tbl$OFFSET, fieldValue);
+        struct.set(rwq_ind_tbl$LAYOUT, rwq_ind_tbl$OFFSET, fieldValue);
     }
 
     private static final GroupLayout rx_hash_conf$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("rx_hash_conf"));

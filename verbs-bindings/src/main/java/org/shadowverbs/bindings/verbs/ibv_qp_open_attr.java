@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -166,7 +164,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return Pointer.get(struct, xrcd$OFFSET);
+        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
     }
 
     /**
@@ -176,7 +174,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, xrcd$OFFSET, fieldValue);
+        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout qp_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp_context"));
@@ -210,7 +208,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return Pointer.get(struct, qp_context$OFFSET);
+        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
     }
 
     /**
@@ -220,7 +218,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, qp_context$OFFSET, fieldValue);
+        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
     }
 
     private static final OfInt qp_type$LAYOUT = (OfInt)$LAYOUT.select(groupElement("qp_type"));

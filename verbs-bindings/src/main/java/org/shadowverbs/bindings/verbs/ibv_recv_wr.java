@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -120,7 +118,7 @@ public class ibv_recv_wr {
      * }
      */
     public static MemorySegment next(MemorySegment struct) {
-        return Pointer.get(struct, next$OFFSET);
+        return struct.get(next$LAYOUT, next$OFFSET);
     }
 
     /**
@@ -130,7 +128,7 @@ public class ibv_recv_wr {
      * }
      */
     public static void next(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, next$OFFSET, fieldValue);
+        struct.set(next$LAYOUT, next$OFFSET, fieldValue);
     }
 
     private static final AddressLayout sg_list$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("sg_list"));
@@ -164,7 +162,7 @@ public class ibv_recv_wr {
      * }
      */
     public static MemorySegment sg_list(MemorySegment struct) {
-        return Pointer.get(struct, sg_list$OFFSET);
+        return struct.get(sg_list$LAYOUT, sg_list$OFFSET);
     }
 
     /**
@@ -174,7 +172,7 @@ public class ibv_recv_wr {
      * }
      */
     public static void sg_list(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, sg_list$OFFSET, fieldValue);
+        struct.set(sg_list$LAYOUT, sg_list$OFFSET, fieldValue);
     }
 
     private static final OfInt num_sge$LAYOUT = (OfInt)$LAYOUT.select(groupElement("num_sge"));

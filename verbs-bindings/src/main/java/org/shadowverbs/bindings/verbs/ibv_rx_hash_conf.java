@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -164,7 +162,7 @@ public class ibv_rx_hash_conf {
      * }
      */
     public static MemorySegment rx_hash_key(MemorySegment struct) {
-        return Pointer.get(struct, rx_hash_key$OFFSET);
+        return struct.get(rx_hash_key$LAYOUT, rx_hash_key$OFFSET);
     }
 
     /**
@@ -174,7 +172,7 @@ public class ibv_rx_hash_conf {
      * }
      */
     public static void rx_hash_key(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, rx_hash_key$OFFSET, fieldValue);
+        struct.set(rx_hash_key$LAYOUT, rx_hash_key$OFFSET, fieldValue);
     }
 
     private static final OfLong rx_hash_fields_mask$LAYOUT = (OfLong)$LAYOUT.select(groupElement("rx_hash_fields_mask"));

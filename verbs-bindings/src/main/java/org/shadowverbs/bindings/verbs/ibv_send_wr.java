@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -172,7 +170,7 @@ public class ibv_send_wr {
      * }
      */
     public static MemorySegment next(MemorySegment struct) {
-        return Pointer.get(struct, next$OFFSET);
+        return struct.get(next$LAYOUT, next$OFFSET);
     }
 
     /**
@@ -182,7 +180,7 @@ public class ibv_send_wr {
      * }
      */
     public static void next(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, next$OFFSET, fieldValue);
+        struct.set(next$LAYOUT, next$OFFSET, fieldValue);
     }
 
     private static final AddressLayout sg_list$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("sg_list"));
@@ -216,7 +214,7 @@ public class ibv_send_wr {
      * }
      */
     public static MemorySegment sg_list(MemorySegment struct) {
-        return Pointer.get(struct, sg_list$OFFSET);
+        return struct.get(sg_list$LAYOUT, sg_list$OFFSET);
     }
 
     /**
@@ -226,7 +224,7 @@ public class ibv_send_wr {
      * }
      */
     public static void sg_list(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, sg_list$OFFSET, fieldValue);
+        struct.set(sg_list$LAYOUT, sg_list$OFFSET, fieldValue);
     }
 
     private static final OfInt num_sge$LAYOUT = (OfInt)$LAYOUT.select(groupElement("num_sge"));
@@ -1080,7 +1078,7 @@ public class ibv_send_wr {
              * }
              */
             public static MemorySegment ah(MemorySegment struct) {
-                return Pointer.get(struct, ah$OFFSET);
+                return struct.get(ah$LAYOUT, ah$OFFSET);
             }
 
             /**
@@ -1090,7 +1088,7 @@ public class ibv_send_wr {
              * }
              */
             public static void ah(MemorySegment struct, MemorySegment fieldValue) {
-                Pointer.set(struct, ah$OFFSET, fieldValue);
+                struct.set(ah$LAYOUT, ah$OFFSET, fieldValue);
             }
 
             private static final OfInt remote_qpn$LAYOUT = (OfInt)$LAYOUT.select(groupElement("remote_qpn"));
@@ -1795,7 +1793,7 @@ public class ibv_send_wr {
          * }
          */
         public static MemorySegment mw(MemorySegment struct) {
-            return Pointer.get(struct, mw$OFFSET);
+            return struct.get(mw$LAYOUT, mw$OFFSET);
         }
 
         /**
@@ -1805,7 +1803,7 @@ public class ibv_send_wr {
          * }
          */
         public static void mw(MemorySegment struct, MemorySegment fieldValue) {
-            Pointer.set(struct, mw$OFFSET, fieldValue);
+            struct.set(mw$LAYOUT, mw$OFFSET, fieldValue);
         }
 
         private static final OfInt rkey$LAYOUT = (OfInt)$LAYOUT.select(groupElement("rkey"));
@@ -2061,7 +2059,7 @@ public class ibv_send_wr {
          * }
          */
         public static MemorySegment hdr(MemorySegment struct) {
-            return Pointer.get(struct, hdr$OFFSET);
+            return struct.get(hdr$LAYOUT, hdr$OFFSET);
         }
 
         /**
@@ -2071,7 +2069,7 @@ public class ibv_send_wr {
          * }
          */
         public static void hdr(MemorySegment struct, MemorySegment fieldValue) {
-            Pointer.set(struct, hdr$OFFSET, fieldValue);
+            struct.set(hdr$LAYOUT, hdr$OFFSET, fieldValue);
         }
 
         private static final OfShort hdr_sz$LAYOUT = (OfShort)$LAYOUT.select(groupElement("hdr_sz"));

@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -83,7 +81,7 @@ public class ibv_srq {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -93,7 +91,7 @@ public class ibv_srq {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq_context"));
@@ -127,7 +125,7 @@ public class ibv_srq {
      * }
      */
     public static MemorySegment srq_context(MemorySegment struct) {
-        return Pointer.get(struct, srq_context$OFFSET);
+        return struct.get(srq_context$LAYOUT, srq_context$OFFSET);
     }
 
     /**
@@ -137,7 +135,7 @@ public class ibv_srq {
      * }
      */
     public static void srq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, srq_context$OFFSET, fieldValue);
+        struct.set(srq_context$LAYOUT, srq_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -171,7 +169,7 @@ public class ibv_srq {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -181,7 +179,7 @@ public class ibv_srq {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));

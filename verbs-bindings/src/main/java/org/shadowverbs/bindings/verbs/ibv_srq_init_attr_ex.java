@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -84,7 +82,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment srq_context(MemorySegment struct) {
-        return Pointer.get(struct, srq_context$OFFSET);
+        return struct.get(srq_context$LAYOUT, srq_context$OFFSET);
     }
 
     /**
@@ -94,7 +92,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void srq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, srq_context$OFFSET, fieldValue);
+        struct.set(srq_context$LAYOUT, srq_context$OFFSET, fieldValue);
     }
 
     private static final GroupLayout attr$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("attr"));
@@ -260,7 +258,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -270,7 +268,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
@@ -304,7 +302,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return Pointer.get(struct, xrcd$OFFSET);
+        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
     }
 
     /**
@@ -314,7 +312,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, xrcd$OFFSET, fieldValue);
+        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -348,7 +346,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return Pointer.get(struct, cq$OFFSET);
+        return struct.get(cq$LAYOUT, cq$OFFSET);
     }
 
     /**
@@ -358,7 +356,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, cq$OFFSET, fieldValue);
+        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
     }
 
     private static final GroupLayout tm_cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("tm_cap"));

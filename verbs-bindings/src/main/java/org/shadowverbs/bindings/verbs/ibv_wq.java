@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -93,7 +91,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return Pointer.get(struct, context$OFFSET);
+        return struct.get(context$LAYOUT, context$OFFSET);
     }
 
     /**
@@ -103,7 +101,7 @@ public class ibv_wq {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, context$OFFSET, fieldValue);
+        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout wq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("wq_context"));
@@ -137,7 +135,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment wq_context(MemorySegment struct) {
-        return Pointer.get(struct, wq_context$OFFSET);
+        return struct.get(wq_context$LAYOUT, wq_context$OFFSET);
     }
 
     /**
@@ -147,7 +145,7 @@ public class ibv_wq {
      * }
      */
     public static void wq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wq_context$OFFSET, fieldValue);
+        struct.set(wq_context$LAYOUT, wq_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -181,7 +179,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -191,7 +189,7 @@ public class ibv_wq {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -225,7 +223,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return Pointer.get(struct, cq$OFFSET);
+        return struct.get(cq$LAYOUT, cq$OFFSET);
     }
 
     /**
@@ -235,7 +233,7 @@ public class ibv_wq {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, cq$OFFSET, fieldValue);
+        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
     }
 
     private static final OfInt wq_num$LAYOUT = (OfInt)$LAYOUT.select(groupElement("wq_num"));
@@ -503,7 +501,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment post_recv(MemorySegment struct) {
-        return Pointer.get(struct, post_recv$OFFSET);
+        return struct.get(post_recv$LAYOUT, post_recv$OFFSET);
     }
 
     /**
@@ -513,7 +511,7 @@ public class ibv_wq {
      * }
      */
     public static void post_recv(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, post_recv$OFFSET, fieldValue);
+        struct.set(post_recv$LAYOUT, post_recv$OFFSET, fieldValue);
     }
 
     private static final GroupLayout mutex$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("mutex"));

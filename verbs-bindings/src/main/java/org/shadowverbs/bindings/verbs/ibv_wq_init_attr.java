@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -84,7 +82,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static MemorySegment wq_context(MemorySegment struct) {
-        return Pointer.get(struct, wq_context$OFFSET);
+        return struct.get(wq_context$LAYOUT, wq_context$OFFSET);
     }
 
     /**
@@ -94,7 +92,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static void wq_context(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, wq_context$OFFSET, fieldValue);
+        struct.set(wq_context$LAYOUT, wq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt wq_type$LAYOUT = (OfInt)$LAYOUT.select(groupElement("wq_type"));
@@ -260,7 +258,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return Pointer.get(struct, pd$OFFSET);
+        return struct.get(pd$LAYOUT, pd$OFFSET);
     }
 
     /**
@@ -270,7 +268,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, pd$OFFSET, fieldValue);
+        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -304,7 +302,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return Pointer.get(struct, cq$OFFSET);
+        return struct.get(cq$LAYOUT, cq$OFFSET);
     }
 
     /**
@@ -314,7 +312,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, cq$OFFSET, fieldValue);
+        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));

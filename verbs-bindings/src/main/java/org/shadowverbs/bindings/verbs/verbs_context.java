@@ -2,8 +2,6 @@
 
 package org.shadowverbs.bindings.verbs;
 
-import org.shadowverbs.bindings.Pointer;
-
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -208,7 +206,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment query_port(MemorySegment struct) {
-        return Pointer.get(struct, query_port$OFFSET);
+        return struct.get(query_port$LAYOUT, query_port$OFFSET);
     }
 
     /**
@@ -218,7 +216,7 @@ public class verbs_context {
      * }
      */
     public static void query_port(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, query_port$OFFSET, fieldValue);
+        struct.set(query_port$LAYOUT, query_port$OFFSET, fieldValue);
     }
 
     /**
@@ -312,7 +310,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment advise_mr(MemorySegment struct) {
-        return Pointer.get(struct, advise_mr$OFFSET);
+        return struct.get(advise_mr$LAYOUT, advise_mr$OFFSET);
     }
 
     /**
@@ -322,7 +320,7 @@ public class verbs_context {
      * }
      */
     public static void advise_mr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, advise_mr$OFFSET, fieldValue);
+        struct.set(advise_mr$LAYOUT, advise_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -412,7 +410,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_null_mr(MemorySegment struct) {
-        return Pointer.get(struct, alloc_null_mr$OFFSET);
+        return struct.get(alloc_null_mr$LAYOUT, alloc_null_mr$OFFSET);
     }
 
     /**
@@ -422,7 +420,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_null_mr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, alloc_null_mr$OFFSET, fieldValue);
+        struct.set(alloc_null_mr$LAYOUT, alloc_null_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -515,7 +513,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment read_counters(MemorySegment struct) {
-        return Pointer.get(struct, read_counters$OFFSET);
+        return struct.get(read_counters$LAYOUT, read_counters$OFFSET);
     }
 
     /**
@@ -525,7 +523,7 @@ public class verbs_context {
      * }
      */
     public static void read_counters(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, read_counters$OFFSET, fieldValue);
+        struct.set(read_counters$LAYOUT, read_counters$OFFSET, fieldValue);
     }
 
     /**
@@ -617,7 +615,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment attach_counters_point_flow(MemorySegment struct) {
-        return Pointer.get(struct, attach_counters_point_flow$OFFSET);
+        return struct.get(attach_counters_point_flow$LAYOUT, attach_counters_point_flow$OFFSET);
     }
 
     /**
@@ -627,7 +625,7 @@ public class verbs_context {
      * }
      */
     public static void attach_counters_point_flow(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, attach_counters_point_flow$OFFSET, fieldValue);
+        struct.set(attach_counters_point_flow$LAYOUT, attach_counters_point_flow$OFFSET, fieldValue);
     }
 
     /**
@@ -718,7 +716,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_counters(MemorySegment struct) {
-        return Pointer.get(struct, create_counters$OFFSET);
+        return struct.get(create_counters$LAYOUT, create_counters$OFFSET);
     }
 
     /**
@@ -728,7 +726,7 @@ public class verbs_context {
      * }
      */
     public static void create_counters(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, create_counters$OFFSET, fieldValue);
+        struct.set(create_counters$LAYOUT, create_counters$OFFSET, fieldValue);
     }
 
     /**
@@ -818,7 +816,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_counters(MemorySegment struct) {
-        return Pointer.get(struct, destroy_counters$OFFSET);
+        return struct.get(destroy_counters$LAYOUT, destroy_counters$OFFSET);
     }
 
     /**
@@ -828,7 +826,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_counters(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, destroy_counters$OFFSET, fieldValue);
+        struct.set(destroy_counters$LAYOUT, destroy_counters$OFFSET, fieldValue);
     }
 
     /**
@@ -922,7 +920,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment reg_dm_mr(MemorySegment struct) {
-        return Pointer.get(struct, reg_dm_mr$OFFSET);
+        return struct.get(reg_dm_mr$LAYOUT, reg_dm_mr$OFFSET);
     }
 
     /**
@@ -932,7 +930,7 @@ public class verbs_context {
      * }
      */
     public static void reg_dm_mr(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, reg_dm_mr$OFFSET, fieldValue);
+        struct.set(reg_dm_mr$LAYOUT, reg_dm_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -1023,7 +1021,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_dm(MemorySegment struct) {
-        return Pointer.get(struct, alloc_dm$OFFSET);
+        return struct.get(alloc_dm$LAYOUT, alloc_dm$OFFSET);
     }
 
     /**
@@ -1033,7 +1031,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_dm(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, alloc_dm$OFFSET, fieldValue);
+        struct.set(alloc_dm$LAYOUT, alloc_dm$OFFSET, fieldValue);
     }
 
     /**
@@ -1123,7 +1121,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment free_dm(MemorySegment struct) {
-        return Pointer.get(struct, free_dm$OFFSET);
+        return struct.get(free_dm$LAYOUT, free_dm$OFFSET);
     }
 
     /**
@@ -1133,7 +1131,7 @@ public class verbs_context {
      * }
      */
     public static void free_dm(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, free_dm$OFFSET, fieldValue);
+        struct.set(free_dm$LAYOUT, free_dm$OFFSET, fieldValue);
     }
 
     /**
@@ -1224,7 +1222,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_flow_action_esp(MemorySegment struct) {
-        return Pointer.get(struct, modify_flow_action_esp$OFFSET);
+        return struct.get(modify_flow_action_esp$LAYOUT, modify_flow_action_esp$OFFSET);
     }
 
     /**
@@ -1234,7 +1232,7 @@ public class verbs_context {
      * }
      */
     public static void modify_flow_action_esp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, modify_flow_action_esp$OFFSET, fieldValue);
+        struct.set(modify_flow_action_esp$LAYOUT, modify_flow_action_esp$OFFSET, fieldValue);
     }
 
     /**
@@ -1324,7 +1322,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_flow_action(MemorySegment struct) {
-        return Pointer.get(struct, destroy_flow_action$OFFSET);
+        return struct.get(destroy_flow_action$LAYOUT, destroy_flow_action$OFFSET);
     }
 
     /**
@@ -1334,7 +1332,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_flow_action(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, destroy_flow_action$OFFSET, fieldValue);
+        struct.set(destroy_flow_action$LAYOUT, destroy_flow_action$OFFSET, fieldValue);
     }
 
     /**
@@ -1425,7 +1423,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_flow_action_esp(MemorySegment struct) {
-        return Pointer.get(struct, create_flow_action_esp$OFFSET);
+        return struct.get(create_flow_action_esp$LAYOUT, create_flow_action_esp$OFFSET);
     }
 
     /**
@@ -1435,7 +1433,7 @@ public class verbs_context {
      * }
      */
     public static void create_flow_action_esp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, create_flow_action_esp$OFFSET, fieldValue);
+        struct.set(create_flow_action_esp$LAYOUT, create_flow_action_esp$OFFSET, fieldValue);
     }
 
     /**
@@ -1526,7 +1524,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_qp_rate_limit(MemorySegment struct) {
-        return Pointer.get(struct, modify_qp_rate_limit$OFFSET);
+        return struct.get(modify_qp_rate_limit$LAYOUT, modify_qp_rate_limit$OFFSET);
     }
 
     /**
@@ -1536,7 +1534,7 @@ public class verbs_context {
      * }
      */
     public static void modify_qp_rate_limit(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, modify_qp_rate_limit$OFFSET, fieldValue);
+        struct.set(modify_qp_rate_limit$LAYOUT, modify_qp_rate_limit$OFFSET, fieldValue);
     }
 
     /**
@@ -1627,7 +1625,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_parent_domain(MemorySegment struct) {
-        return Pointer.get(struct, alloc_parent_domain$OFFSET);
+        return struct.get(alloc_parent_domain$LAYOUT, alloc_parent_domain$OFFSET);
     }
 
     /**
@@ -1637,7 +1635,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_parent_domain(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, alloc_parent_domain$OFFSET, fieldValue);
+        struct.set(alloc_parent_domain$LAYOUT, alloc_parent_domain$OFFSET, fieldValue);
     }
 
     /**
@@ -1727,7 +1725,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment dealloc_td(MemorySegment struct) {
-        return Pointer.get(struct, dealloc_td$OFFSET);
+        return struct.get(dealloc_td$LAYOUT, dealloc_td$OFFSET);
     }
 
     /**
@@ -1737,7 +1735,7 @@ public class verbs_context {
      * }
      */
     public static void dealloc_td(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, dealloc_td$OFFSET, fieldValue);
+        struct.set(dealloc_td$LAYOUT, dealloc_td$OFFSET, fieldValue);
     }
 
     /**
@@ -1828,7 +1826,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_td(MemorySegment struct) {
-        return Pointer.get(struct, alloc_td$OFFSET);
+        return struct.get(alloc_td$LAYOUT, alloc_td$OFFSET);
     }
 
     /**
@@ -1838,7 +1836,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_td(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, alloc_td$OFFSET, fieldValue);
+        struct.set(alloc_td$LAYOUT, alloc_td$OFFSET, fieldValue);
     }
 
     /**
@@ -1929,7 +1927,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_cq(MemorySegment struct) {
-        return Pointer.get(struct, modify_cq$OFFSET);
+        return struct.get(modify_cq$LAYOUT, modify_cq$OFFSET);
     }
 
     /**
@@ -1939,7 +1937,7 @@ public class verbs_context {
      * }
      */
     public static void modify_cq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, modify_cq$OFFSET, fieldValue);
+        struct.set(modify_cq$LAYOUT, modify_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -2031,7 +2029,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment post_srq_ops(MemorySegment struct) {
-        return Pointer.get(struct, post_srq_ops$OFFSET);
+        return struct.get(post_srq_ops$LAYOUT, post_srq_ops$OFFSET);
     }
 
     /**
@@ -2041,7 +2039,7 @@ public class verbs_context {
      * }
      */
     public static void post_srq_ops(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, post_srq_ops$OFFSET, fieldValue);
+        struct.set(post_srq_ops$LAYOUT, post_srq_ops$OFFSET, fieldValue);
     }
 
     /**
@@ -2131,7 +2129,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_rwq_ind_table(MemorySegment struct) {
-        return Pointer.get(struct, destroy_rwq_ind_table$OFFSET);
+        return struct.get(destroy_rwq_ind_table$LAYOUT, destroy_rwq_ind_table$OFFSET);
     }
 
     /**
@@ -2141,7 +2139,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_rwq_ind_table(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, destroy_rwq_ind_table$OFFSET, fieldValue);
+        struct.set(destroy_rwq_ind_table$LAYOUT, destroy_rwq_ind_table$OFFSET, fieldValue);
     }
 
     /**
@@ -2232,7 +2230,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_rwq_ind_table(MemorySegment struct) {
-        return Pointer.get(struct, create_rwq_ind_table$OFFSET);
+        return struct.get(create_rwq_ind_table$LAYOUT, create_rwq_ind_table$OFFSET);
     }
 
     /**
@@ -2242,7 +2240,7 @@ public class verbs_context {
      * }
      */
     public static void create_rwq_ind_table(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, create_rwq_ind_table$OFFSET, fieldValue);
+        struct.set(create_rwq_ind_table$LAYOUT, create_rwq_ind_table$OFFSET, fieldValue);
     }
 
     /**
@@ -2332,7 +2330,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_wq(MemorySegment struct) {
-        return Pointer.get(struct, destroy_wq$OFFSET);
+        return struct.get(destroy_wq$LAYOUT, destroy_wq$OFFSET);
     }
 
     /**
@@ -2342,7 +2340,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_wq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, destroy_wq$OFFSET, fieldValue);
+        struct.set(destroy_wq$LAYOUT, destroy_wq$OFFSET, fieldValue);
     }
 
     /**
@@ -2433,7 +2431,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_wq(MemorySegment struct) {
-        return Pointer.get(struct, modify_wq$OFFSET);
+        return struct.get(modify_wq$LAYOUT, modify_wq$OFFSET);
     }
 
     /**
@@ -2443,7 +2441,7 @@ public class verbs_context {
      * }
      */
     public static void modify_wq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, modify_wq$OFFSET, fieldValue);
+        struct.set(modify_wq$LAYOUT, modify_wq$OFFSET, fieldValue);
     }
 
     /**
@@ -2534,7 +2532,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_wq(MemorySegment struct) {
-        return Pointer.get(struct, create_wq$OFFSET);
+        return struct.get(create_wq$LAYOUT, create_wq$OFFSET);
     }
 
     /**
@@ -2544,7 +2542,7 @@ public class verbs_context {
      * }
      */
     public static void create_wq(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, create_wq$OFFSET, fieldValue);
+        struct.set(create_wq$LAYOUT, create_wq$OFFSET, fieldValue);
     }
 
     /**
@@ -2635,7 +2633,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment query_rt_values(MemorySegment struct) {
-        return Pointer.get(struct, query_rt_values$OFFSET);
+        return struct.get(query_rt_values$LAYOUT, query_rt_values$OFFSET);
     }
 
     /**
@@ -2645,7 +2643,7 @@ public class verbs_context {
      * }
      */
     public static void query_rt_values(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, query_rt_values$OFFSET, fieldValue);
+        struct.set(query_rt_values$LAYOUT, query_rt_values$OFFSET, fieldValue);
     }
 
     /**
@@ -2736,7 +2734,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_cq_ex(MemorySegment struct) {
-        return Pointer.get(struct, create_cq_ex$OFFSET);
+        return struct.get(create_cq_ex$LAYOUT, create_cq_ex$OFFSET);
     }
 
     /**
@@ -2746,7 +2744,7 @@ public class verbs_context {
      * }
      */
     public static void create_cq_ex(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, create_cq_ex$OFFSET, fieldValue);
+        struct.set(create_cq_ex$LAYOUT, create_cq_ex$OFFSET, fieldValue);
     }
 
     private static final AddressLayout priv$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("priv"));
@@ -2780,7 +2778,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment priv(MemorySegment struct) {
-        return Pointer.get(struct, priv$OFFSET);
+        return struct.get(priv$LAYOUT, priv$OFFSET);
     }
 
     /**
@@ -2790,7 +2788,7 @@ public class verbs_context {
      * }
      */
     public static void priv(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, priv$OFFSET, fieldValue);
+        struct.set(priv$LAYOUT, priv$OFFSET, fieldValue);
     }
 
     /**
@@ -2883,7 +2881,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment query_device_ex(MemorySegment struct) {
-        return Pointer.get(struct, query_device_ex$OFFSET);
+        return struct.get(query_device_ex$LAYOUT, query_device_ex$OFFSET);
     }
 
     /**
@@ -2893,7 +2891,7 @@ public class verbs_context {
      * }
      */
     public static void query_device_ex(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, query_device_ex$OFFSET, fieldValue);
+        struct.set(query_device_ex$LAYOUT, query_device_ex$OFFSET, fieldValue);
     }
 
     /**
@@ -2983,7 +2981,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ibv_destroy_flow(MemorySegment struct) {
-        return Pointer.get(struct, ibv_destroy_flow$OFFSET);
+        return struct.get(ibv_destroy_flow$LAYOUT, ibv_destroy_flow$OFFSET);
     }
 
     /**
@@ -2993,7 +2991,7 @@ public class verbs_context {
      * }
      */
     public static void ibv_destroy_flow(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, ibv_destroy_flow$OFFSET, fieldValue);
+        struct.set(ibv_destroy_flow$LAYOUT, ibv_destroy_flow$OFFSET, fieldValue);
     }
 
     /**
@@ -3080,7 +3078,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ABI_placeholder2(MemorySegment struct) {
-        return Pointer.get(struct, ABI_placeholder2$OFFSET);
+        return struct.get(ABI_placeholder2$LAYOUT, ABI_placeholder2$OFFSET);
     }
 
     /**
@@ -3090,7 +3088,7 @@ public class verbs_context {
      * }
      */
     public static void ABI_placeholder2(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, ABI_placeholder2$OFFSET, fieldValue);
+        struct.set(ABI_placeholder2$LAYOUT, ABI_placeholder2$OFFSET, fieldValue);
     }
 
     /**
@@ -3181,7 +3179,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ibv_create_flow(MemorySegment struct) {
-        return Pointer.get(struct, ibv_create_flow$OFFSET);
+        return struct.get(ibv_create_flow$LAYOUT, ibv_create_flow$OFFSET);
     }
 
     /**
@@ -3191,7 +3189,7 @@ public class verbs_context {
      * }
      */
     public static void ibv_create_flow(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, ibv_create_flow$OFFSET, fieldValue);
+        struct.set(ibv_create_flow$LAYOUT, ibv_create_flow$OFFSET, fieldValue);
     }
 
     /**
@@ -3278,7 +3276,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ABI_placeholder1(MemorySegment struct) {
-        return Pointer.get(struct, ABI_placeholder1$OFFSET);
+        return struct.get(ABI_placeholder1$LAYOUT, ABI_placeholder1$OFFSET);
     }
 
     /**
@@ -3288,7 +3286,7 @@ public class verbs_context {
      * }
      */
     public static void ABI_placeholder1(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, ABI_placeholder1$OFFSET, fieldValue);
+        struct.set(ABI_placeholder1$LAYOUT, ABI_placeholder1$OFFSET, fieldValue);
     }
 
     /**
@@ -3379,7 +3377,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment open_qp(MemorySegment struct) {
-        return Pointer.get(struct, open_qp$OFFSET);
+        return struct.get(open_qp$LAYOUT, open_qp$OFFSET);
     }
 
     /**
@@ -3389,7 +3387,7 @@ public class verbs_context {
      * }
      */
     public static void open_qp(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, open_qp$OFFSET, fieldValue);
+        struct.set(open_qp$LAYOUT, open_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -3480,7 +3478,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_qp_ex(MemorySegment struct) {
-        return Pointer.get(struct, create_qp_ex$OFFSET);
+        return struct.get(create_qp_ex$LAYOUT, create_qp_ex$OFFSET);
     }
 
     /**
@@ -3490,7 +3488,7 @@ public class verbs_context {
      * }
      */
     public static void create_qp_ex(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, create_qp_ex$OFFSET, fieldValue);
+        struct.set(create_qp_ex$LAYOUT, create_qp_ex$OFFSET, fieldValue);
     }
 
     /**
@@ -3581,7 +3579,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment get_srq_num(MemorySegment struct) {
-        return Pointer.get(struct, get_srq_num$OFFSET);
+        return struct.get(get_srq_num$LAYOUT, get_srq_num$OFFSET);
     }
 
     /**
@@ -3591,7 +3589,7 @@ public class verbs_context {
      * }
      */
     public static void get_srq_num(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, get_srq_num$OFFSET, fieldValue);
+        struct.set(get_srq_num$LAYOUT, get_srq_num$OFFSET, fieldValue);
     }
 
     /**
@@ -3682,7 +3680,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_srq_ex(MemorySegment struct) {
-        return Pointer.get(struct, create_srq_ex$OFFSET);
+        return struct.get(create_srq_ex$LAYOUT, create_srq_ex$OFFSET);
     }
 
     /**
@@ -3692,7 +3690,7 @@ public class verbs_context {
      * }
      */
     public static void create_srq_ex(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, create_srq_ex$OFFSET, fieldValue);
+        struct.set(create_srq_ex$LAYOUT, create_srq_ex$OFFSET, fieldValue);
     }
 
     /**
@@ -3783,7 +3781,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment open_xrcd(MemorySegment struct) {
-        return Pointer.get(struct, open_xrcd$OFFSET);
+        return struct.get(open_xrcd$LAYOUT, open_xrcd$OFFSET);
     }
 
     /**
@@ -3793,7 +3791,7 @@ public class verbs_context {
      * }
      */
     public static void open_xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, open_xrcd$OFFSET, fieldValue);
+        struct.set(open_xrcd$LAYOUT, open_xrcd$OFFSET, fieldValue);
     }
 
     /**
@@ -3883,7 +3881,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment close_xrcd(MemorySegment struct) {
-        return Pointer.get(struct, close_xrcd$OFFSET);
+        return struct.get(close_xrcd$LAYOUT, close_xrcd$OFFSET);
     }
 
     /**
@@ -3893,7 +3891,7 @@ public class verbs_context {
      * }
      */
     public static void close_xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        Pointer.set(struct, close_xrcd$OFFSET, fieldValue);
+        struct.set(close_xrcd$LAYOUT, close_xrcd$OFFSET, fieldValue);
     }
 
     private static final OfLong _ABI_placeholder3$LAYOUT = (OfLong)$LAYOUT.select(groupElement("_ABI_placeholder3"));
