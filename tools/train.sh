@@ -42,8 +42,9 @@ collect()
 	fi
 }
 
-(LD_LIBRARY_PATH=$dist/lib:$dist/fabric record rank org.shadowverbs.driver.Rank --train >/dev/null) ||
-	rm -f "$work/rank.aot"
+mkfifo "$work/verdict"
+(LD_LIBRARY_PATH=$dist/lib:$dist/fabric SHADOWVERBS_AGENT=$work/agent.sock \
+	record rank org.shadowverbs.driver.Rank --train "$work/verdict" >/dev/null) || rm -f "$work/rank.aot"
 collect rank
 (record service "$main" service >/dev/null) || rm -f "$work/service.aot"
 collect service

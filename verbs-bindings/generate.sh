@@ -43,6 +43,15 @@ bind()
 		done
 		sed -i "s/^package $package;\$/&\n\nimport $verbs.*;/" "$work/java/$folder"/*.java
 	fi
+	# The handle of an array's elements takes ten milliseconds to make: it is made when an element is first asked for, not when
+	# the class of the struct is. Pointers take no handle at all.
+	sed -i -e 's/^    private static final VarHandle \(.*\)\$ELEM_HANDLE = \(.*\);$/    private static final class \1$Element {\n        static final VarHandle HANDLE = \2;\n    }/' \
+		-e 's/\$ELEM_HANDLE\./$Element.HANDLE./' \
+		-e '/^ *public static MemorySegment /{n;s/return \(struct\|union\)\.get([^,]*\$LAYOUT, /return Pointer.get(\1, /}' \
+		-e '/, MemorySegment fieldValue) {$/{n;s/\(struct\|union\)\.set([^,]*\$LAYOUT, /Pointer.set(\1, /}' \
+		"$work/java/$folder"/*.java
+	grep -l 'Pointer\.[gs]et(' "$work/java/$folder"/*.java |
+		xargs -r sed -i "s/^package $package;\$/&\n\nimport org.shadowverbs.bindings.Pointer;/"
 	mkdir -p "$sources/$folder"
 	mv "$work/java/$folder"/*.java "$sources/$folder"
 }

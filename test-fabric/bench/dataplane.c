@@ -475,6 +475,7 @@ static void count(const struct test *test)
 	       counting_allocations(), counting_system_calls());
 }
 
+/* Not Private_Dirty, which has the pages of files that were written just before. */
 static void print_memory(void)
 {
 	FILE *file = fopen("/proc/self/smaps_rollup", "r");
@@ -484,8 +485,8 @@ static void print_memory(void)
 	if (!file)
 		die("/proc/self/smaps_rollup: %s", strerror(errno));
 	while (fgets(line, sizeof(line), file))
-		if (sscanf(line, "Private_Dirty: %lu kB", &kilobytes) == 1)
-			printf("private_dirty_kb %lu\n", kilobytes);
+		if (sscanf(line, "Anonymous: %lu kB", &kilobytes) == 1)
+			printf("private_kb %lu\n", kilobytes);
 	fclose(file);
 }
 

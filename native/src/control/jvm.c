@@ -7,6 +7,7 @@
 #include "base/say.h"
 #include "base/tcp_abi.h"
 #include "control/control.h"
+#include "control/downcall.h"
 #include "control/thread.h"
 
 #include <dlfcn.h>
@@ -25,6 +26,15 @@
 #define EXIT_DEADLINE (10 * SECOND)
 /* The virtual machine kills the process when a thread with a small stack enters it; this one also runs the main. */
 #define STACK_SIZE ((size_t)8 << 20)
+
+/*
+ * Where the JVM drives no connection, which is for ib2tcp, nothing in there is hot for long. What a checkpoint of many queue
+ * pairs repeats is compiled, what the start does is not; the second compiler would take 2 MB. What was allocated last stays
+ * in memory and in images, so that is to be little.
+ */
+static const char *const on_an_hca[] = {
+	"-XX:TieredStopAtLevel=1", "-XX:CompileThresholdScaling=10", "-Xms3m", "-Xmn1m"
+};
 
 enum state {
 	NOT_STARTED,
@@ -123,7 +133,7 @@ static int read_options(const char *home, JavaVMOption *options, char *reason, s
 
 static void run_main(JNIEnv *env)
 {
-	jclass rank = (*env)->FindClass(env, MAIN_CLASS);
+	jclass rank = sv_downcall_register(env) ? (*env)->FindClass(env, MAIN_CLASS) : NULL;
 	jclass string = rank ? (*env)->FindClass(env, "java/lang/String") : NULL;
 	jmethodID main = string ? (*env)->GetStaticMethodID(env, rank, "main", "([Ljava/lang/String;)V") : NULL;
 	jobjectArray none = main ? (*env)->NewObjectArray(env, 0, string, NULL) : NULL;
@@ -139,7 +149,7 @@ static void run_main(JNIEnv *env)
 static void *boot(void *unused)
 {
 	const char *home = getenv("SHADOWVERBS_HOME"), *library_path = getenv("SHADOWVERBS_JVM");
-	JavaVMOption options[MAX_OPTIONS + 1];
+	JavaVMOption options[MAX_OPTIONS + sizeof(on_an_hca) / sizeof(on_an_hca[0])];
 	JavaVMInitArgs args = { .version = JNI_VERSION_10, .options = options };
 	jint (*create)(JavaVM **, void **, void *);
 	char reason[4096 + 256];
@@ -154,9 +164,9 @@ static void *boot(void *unused)
 		start_failed(reason);
 		return NULL;
 	}
-	/* On an HCA nothing in there is hot for long; the second compiler, for the engine of ib2tcp, takes 2 MB. */
 	if (!sv_tcp_selected())
-		options[args.nOptions++] = (JavaVMOption){ .optionString = strdup("-XX:TieredStopAtLevel=1") };
+		for (size_t i = 0; i < sizeof(on_an_hca) / sizeof(on_an_hca[0]); i++)
+			options[args.nOptions++] = (JavaVMOption){ .optionString = strdup(on_an_hca[i]) };
 	library = dlopen(library_path, RTLD_NOW | RTLD_GLOBAL);
 	if (!library) {
 		start_failed(dlerror());

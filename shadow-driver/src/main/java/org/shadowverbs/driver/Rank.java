@@ -30,10 +30,10 @@ public final class Rank {
     private Rank() {
     }
 
-    /** @param args none; {@code --train} walks the boot path without a preload library, for the AOT cache */
+    /** @param args none; {@code --train} and a FIFO: walks what a rank does, without a program, for the AOT cache */
     public static void main(final String[] args) {
-        if (args.length > 0 && args[0].equals("--train")) {
-            Training.run();
+        if (args.length > 1 && args[0].equals("--train")) {
+            Training.run(Path.of(args[1]));
             return;
         }
         boot();

@@ -4,10 +4,9 @@ package org.shadowverbs.driver;
 import java.io.IOException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.Map;
-import java.util.concurrent.TimeUnit;
 import org.shadowverbs.bindings.abi.sv_request;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
 import org.shadowverbs.bindings.verbs.ibv_port_attr;
@@ -15,36 +14,31 @@ import org.shadowverbs.bindings.verbs.ibv_qp_attr;
 import org.shadowverbs.bindings.verbs.ibv_qp_cap;
 import org.shadowverbs.bindings.verbs.ibv_qp_init_attr;
 import org.shadowverbs.bindings.verbs.verbs_h;
+import org.shadowverbs.coordinator.client.AgentPlace;
 import org.shadowverbs.coordinator.client.BackendName;
-import org.shadowverbs.coordinator.client.RankHello;
-import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.coordinator.client.JobBackend;
+import org.shadowverbs.coordinator.client.TrainingAgent;
 import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.checkpoint.CheckpointThread;
-import org.shadowverbs.driver.checkpoint.PeerTable;
-import org.shadowverbs.driver.drain.Drain;
-import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.KeyMaps;
 import org.shadowverbs.driver.model.Model;
-import org.shadowverbs.driver.model.Ports;
-import org.shadowverbs.driver.model.Refusal;
 import org.shadowverbs.driver.nativelib.Native;
 import org.shadowverbs.driver.nativelib.NativeLibrary;
-import org.shadowverbs.driver.nativelib.Timings;
 import org.shadowverbs.driver.nativelib.VerbsErrno;
-import org.shadowverbs.driver.reattach.RealObjects;
-import org.shadowverbs.driver.reattach.Reattach;
 import org.shadowverbs.driver.verbs.Op;
 import org.shadowverbs.driver.verbs.Request;
+import org.shadowverbs.driver.verbs.ServiceThread;
 import org.shadowverbs.driver.verbs.Verbs;
 import org.shadowverbs.ids.IdMasks;
-import org.shadowverbs.ids.QpRecord;
 
 /**
- * Walks the boot path and the common control verbs, so that the AOT cache holds what they need. Wants
- * {@code libshadowverbs.so} and {@code libibverbs.so.1} where the loader finds them; where there is no device, the part up
- * to the first verb is all there is.
+ * Walks the boot path, the common control verbs and a checkpoint, so that the AOT cache holds what they need. Wants
+ * {@code libshadowverbs.so} and {@code libibverbs.so.1} where the loader finds them, and a free place for an agent's socket in
+ * {@code SHADOWVERBS_AGENT}; where there is no device, the part up to the first verb is all there is.
  */
 final class Training {
+    private static final Duration DEADLINE = Duration.ofSeconds(60);
+
     private final Native library = new NativeLibrary();
     private final ChosenBackend backend = new ChosenBackend(library, BackendName.HCA);
     private final Model model = new Model(IdMasks.IDENTITY);
@@ -59,16 +53,24 @@ final class Training {
         mailbox = arena.allocate(sv_request.sizeof() * 64, 128);
         request = new Request(mailbox).at(0);
         checkpoints.start(verbs.queuePairs());
+        ServiceThread.startPool(library, verbs);
     }
 
-    static void run() {
-        try (Arena arena = Arena.ofConfined()) {
-            new Training(arena).verbs(arena);
+    /** @param verdictPipe a FIFO */
+    static void run(final Path verdictPipe) {
+        // In a rank the preload library gives its function to the class before this one is there.
+        System.loadLibrary("shadowverbs");
+        try (TrainingAgent agent = new TrainingAgent(AgentPlace.ofThisProcess(), verdictPipe);
+                Arena arena = Arena.ofConfined()) {
+            new Training(arena).verbs(arena, agent);
+        } catch (IOException | InterruptedException e) {
+            throw new IllegalStateException("training: " + e.getMessage(), e);
         }
     }
 
-    private void verbs(final Arena arena) {
+    private void verbs(final Arena arena, final TrainingAgent agent) throws IOException, InterruptedException {
         library.abiVersion();
+        JobBackend.read(AgentPlace.ofThisProcess());
         library.setMasks(0, 0, 0, 0);
         library.mailbox();
         library.mailboxTake(0);
@@ -103,47 +105,14 @@ final class Training {
         call(Op.MODIFY_QP, qp, attr.address(), verbs_h.IBV_QP_STATE() | verbs_h.IBV_QP_PKEY_INDEX()
                 | verbs_h.IBV_QP_PORT() | verbs_h.IBV_QP_ACCESS_FLAGS());
         call(Op.QUERY_QP, qp, attr.address(), verbs_h.IBV_QP_STATE(), init.address());
-        checkpoint();
+        agent.checkpoint(DEADLINE);
         call(Op.DESTROY_QP, qp);
         call(Op.DESTROY_CQ, cq);
         call(Op.DESTROY_COMP_CHANNEL, channel);
         call(Op.DEREG_MR, mr);
         call(Op.DEALLOC_PD, pd);
         call(Op.CLOSE_DEVICE, context);
-    }
-
-    /** What this process does by itself in a checkpoint; there is no agent. */
-    private void checkpoint() {
-        for (final Context context : model.contexts.inOrder()) {
-            Ports.refresh(backend.now(), context, model.masks);
-        }
-        final PeerTable peers = new PeerTable(model, 0);
-        peers.refresh();
-        final Map<String, byte[]> published = peers.published(QpRecord.Kind.CLOSED);
-        peers.pair(QpRecord.Kind.CLOSED, published, false);
-        library.gateAnnounce(true);
-        library.gateClose(TimeUnit.SECONDS.toNanos(5));
-        final RealObjects realObjects = new RealObjects(library, backend, model, verbs.queuePairs());
-        final Drain drain = new Drain(library, backend.now(), model, peers.connections(), 0, "b/");
-        try {
-            drain.round(published);
-            drain.published();
-            drain.close();
-            realObjects.destroy();
-            realObjects.create();
-            new Reattach(library, backend, model, verbs.queuePairs(), keyMaps, realObjects,
-                    new Timings(library, false)).train();
-        } catch (Refusal e) {
-            throw new IllegalStateException(e);
-        }
-        library.gateOpen();
-        try {
-            RankLink.connect(Path.of("/nonexistent/agent"), new RankHello("", 0, 0, "", 0, RankHello.State.FRESH),
-                    Duration.ZERO, null).close();
-        } catch (IOException e) {
-            // What was to be loaded is.
-            return;
-        }
+        call(Op.EXIT, 0);
     }
 
     /** @throws IllegalStateException the verb failed: the cache would lack what comes after it */
@@ -151,7 +120,7 @@ final class Training {
         final MemorySegment slot = mailbox.asSlice(0, sv_request.sizeof());
         sv_request.op(slot, op);
         for (int i = 0; i < args.length; i++) {
-            sv_request.arg(slot, i, args[i]);
+            slot.set(ValueLayout.JAVA_LONG, sv_request.arg$offset() + 8L * i, args[i]);
         }
         verbs.serve(request);
         if (sv_request.err(slot) != 0) {

@@ -512,11 +512,10 @@ final class Checkpoint {
     private void detachAndWait() throws IOException {
         final int pipe = library.openForReading(link.verdictPipe().toString());
         final EventChannels eventChannels = new EventChannels(library);
-        String trouble = eventChannels.detach(link);
-        if (trouble == null) {
-            trouble = attached == null ? letGo() : attached.hold(epoch);
-            library.memoryTrim();
-        }
+        final String ofChannels = eventChannels.detach(link);
+        final String ofObjects = attached != null ? attached.hold(epoch) : ofChannels == null ? letGo() : null;
+        final String trouble = ofChannels != null ? ofChannels : ofObjects;
+        giveMemoryBack();
         timings.end("DETACH");
         final String line;
         library.timersStop();
@@ -568,6 +567,12 @@ final class Checkpoint {
             attached.goOn();
             timings.end("gate open");
         }
+    }
+
+    /** What the drain has left behind, and what neither the program nor the virtual machine needs, is to be in no image. */
+    private void giveMemoryBack() {
+        System.gc();
+        library.memoryTrim();
     }
 
     /** @return null: there is no agent any more */

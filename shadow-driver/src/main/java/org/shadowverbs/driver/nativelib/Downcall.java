@@ -2,20 +2,17 @@
 package org.shadowverbs.driver.nativelib;
 
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.util.Arrays;
 import java.util.Optional;
 
 /**
- * All calls into C go through one method handle of one shape: six 64-bit arguments, a 64-bit result, errno captured.
+ * All calls into C go through one native method of one shape: six 64-bit arguments, a 64-bit result, errno captured.
  *
- * <p>Linking a shape costs more than a millisecond of the time until the application's first verb is served, and the
- * functions we call have about twenty. Both System V x86-64 and AAPCS64 pass the first six integer and pointer arguments
+ * <p>It is one of JNI: method handles of {@link java.lang.foreign.Linker} would cost a quarter of the time until the
+ * application's first verb is served. Both System V x86-64 and AAPCS64 pass the first six integer and pointer arguments
  * in registers, ignore registers that a function does not read, and leave the upper half of a narrower argument or
  * result unspecified; so one wide shape calls them all. A result that is narrower in C is to be cast by the caller.
  */
@@ -24,16 +21,18 @@ public final class Downcall {
     /** How many arguments a function can have. */
     static final int ARGUMENTS = 6;
 
-    private static final MethodHandle CALL = Linker.nativeLinker().downcallHandle(
-            FunctionDescriptor.of(ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG,
-                    ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG, ValueLayout.JAVA_LONG),
-            Linker.Option.captureCallState("errno"));
-
     /** One int for each thread that makes calls: a handful, for the life of the process. */
     private static final ThreadLocal<MemorySegment> ERRNO = new ThreadLocal<MemorySegment>();
 
     private Downcall() {
     }
+
+    /**
+     * In {@code native/src/control/downcall.c}.
+     *
+     * @param error where errno goes
+     */
+    private static native long invoke(long function, long error, long a, long b, long c, long d, long e, long f);
 
     /** The function of that name, or a null address: calling that names it. */
     public static MemorySegment function(final SymbolLookup library, final String name) {
@@ -71,10 +70,6 @@ public final class Downcall {
             throw new VerbsException(VerbsErrno.EOPNOTSUPP, "the library lacks a function that was called");
         }
         final long[] all = Arrays.copyOf(arguments, ARGUMENTS);
-        try {
-            return (long) CALL.invokeExact(function, errnoSegment(), all[0], all[1], all[2], all[3], all[4], all[5]);
-        } catch (Throwable t) {
-            throw new IllegalStateException(t);
-        }
+        return invoke(function.address(), errnoSegment().address(), all[0], all[1], all[2], all[3], all[4], all[5]);
     }
 }

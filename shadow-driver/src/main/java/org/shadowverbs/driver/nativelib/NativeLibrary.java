@@ -2,7 +2,6 @@
 package org.shadowverbs.driver.nativelib;
 
 import java.lang.foreign.Arena;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
@@ -19,17 +18,17 @@ public final class NativeLibrary implements Native {
     private static final int LONGEST_LINE = 2048;
 
     private static final SymbolLookup LIBRARY = Downcall.library("libshadowverbs.so");
+    private static final SymbolLookup LIBC = Downcall.library("libc.so.6");
     /**
      * By their ordinals. All are looked up at the start: dlsym(3) takes a lock of the loader's, which a thread that waits at
      * the gate may hold.
      */
     private static final MemorySegment[] FUNCTIONS = functions();
-    private static final MemorySegment OPEN = Downcall.function(Linker.nativeLinker().defaultLookup(), "open");
-    private static final MemorySegment FCNTL = Downcall.function(Linker.nativeLinker().defaultLookup(), "fcntl");
-    private static final MemorySegment CLOSE = Downcall.function(Linker.nativeLinker().defaultLookup(), "close");
-    private static final MemorySegment SIGMASK =
-            Downcall.function(Linker.nativeLinker().defaultLookup(), "pthread_sigmask");
-    private static final MemorySegment GETPID = Downcall.function(Linker.nativeLinker().defaultLookup(), "getpid");
+    private static final MemorySegment OPEN = Downcall.function(LIBC, "open");
+    private static final MemorySegment FCNTL = Downcall.function(LIBC, "fcntl");
+    private static final MemorySegment CLOSE = Downcall.function(LIBC, "close");
+    private static final MemorySegment SIGMASK = Downcall.function(LIBC, "pthread_sigmask");
+    private static final MemorySegment GETPID = Downcall.function(LIBC, "getpid");
     private static final int O_NONBLOCK = 04000;
     private static final int O_CLOEXEC = 02000000;
     private static final int F_SETFL = 4;

@@ -569,7 +569,7 @@ public final class Reattach {
         }
     }
 
-    /** As {@link #run}, of a process that is alone and has no link. */
+    /** As {@link #run}, of a process that is alone and has no link: for tests. */
     public void train() throws Refusal {
         final List<OwnerRecord> owners = new ArrayList<OwnerRecord>();
         owners.add(OwnerRecord.decode(new OwnerRecord(0, carriedOver()).encode()));

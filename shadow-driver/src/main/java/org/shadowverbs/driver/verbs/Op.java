@@ -54,7 +54,7 @@ public final class Op {
     static final int MODIFY_QP_RATE_LIMIT = 49;
     static final int CM_DISCONNECT = 50;
     static final int FROM_KERNEL = 51;
-    static final int EXIT = 52;
+    public static final int EXIT = 52;
 
     private Op() {
     }

@@ -21,6 +21,9 @@ public final class Bench {
     private static final String LONG_RUN_ROUNDS = "5001";
     private static final double NANOSECONDS_PER_MILLISECOND = 1e6;
     private static final double KILOBYTES_PER_MEGABYTE = 1024;
+    private static final double BYTES_PER_MEGABYTE = 1 << 20;
+    /** How many processes are saved to see what is saved. */
+    private static final int IMAGES = 3;
     private static final Duration END_DEADLINE = Duration.ofSeconds(60);
 
     private final boolean json;
@@ -76,6 +79,7 @@ public final class Bench {
                 measureFresh(runs);
                 count(runs);
                 measureJvm(runs, job);
+                measureImage(runs, job);
                 measureResumed(runs, job);
                 measureRestarted(runs, job);
             }
@@ -124,9 +128,38 @@ public final class Bench {
             }
             results.boot.add(plain.get("open_device_ns") / NANOSECONDS_PER_MILLISECOND,
                     launched.get("open_device_ns") / NANOSECONDS_PER_MILLISECOND);
-            results.memory.add(plain.get("private_dirty_kb") / KILOBYTES_PER_MEGABYTE,
-                    launched.get("private_dirty_kb") / KILOBYTES_PER_MEGABYTE);
+            results.memory.add(plain.get("private_kb") / KILOBYTES_PER_MEGABYTE,
+                    launched.get("private_kb") / KILOBYTES_PER_MEGABYTE);
         }
+    }
+
+    /** Of a process that has gone through checkpoints before, and so has what they leave behind. */
+    private void measureImage(final BenchRuns runs, final BenchJob job)
+            throws BenchException, IOException, InterruptedException {
+        say(IMAGES + " checkpoints of a launched program, the last one of each");
+        for (int i = 0; i < IMAGES; i++) {
+            final BenchServer server = new BenchServer(runs.work(), "image program " + i);
+            final List<String> command = runs.dataplane(1, 1, server.options().toArray(String[]::new));
+            command.add(BenchCase.WRITE_1QP.program());
+            final Map<String, Double> plain = runs.runNative(BenchCase.WRITE_1QP);
+            try (BenchProcess launched = job.launch("launched program", command)) {
+                server.awaitReady(launched);
+                job.checkpoint();
+                job.checkpoint();
+                results.image.add(plain.get("private_kb") / KILOBYTES_PER_MEGABYTE,
+                        size(Path.of(job.checkpointAndKill())) / BYTES_PER_MEGABYTE);
+            }
+        }
+    }
+
+    private static long size(final Path folder) throws IOException {
+        long size = 0;
+        try (Stream<Path> files = Files.walk(folder)) {
+            for (final Path file : files.filter(Files::isRegularFile).toList()) {
+                size += Files.size(file);
+            }
+        }
+        return size;
     }
 
     private void count(final BenchRuns runs) throws BenchException, InterruptedException {

@@ -47,7 +47,7 @@ final class BenchJob implements AutoCloseable {
         return lines[lines.length - 1];
     }
 
-    /** A checkpoint that the job runs on from. */
+    /** Checkpoints the job, which runs on with the devices that it has. */
     void checkpoint() throws BenchException, InterruptedException {
         final String said = runs.command("checkpoint", with("checkpoint"));
         if (!said.contains("devices stay open")) {

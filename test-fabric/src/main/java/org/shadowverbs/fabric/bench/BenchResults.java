@@ -12,6 +12,8 @@ final class BenchResults {
     final BenchSamples boot = new BenchSamples();
     /** Private dirty memory of a process with one queue pair; megabytes (2^20 bytes). */
     final BenchSamples memory = new BenchSamples();
+    /** What a checkpoint of such a process takes on disk, against the private memory of a native one, which is what CRIU saves. */
+    final BenchSamples image = new BenchSamples();
     /** Sums over the measured loops under the preload, all cases together. */
     long countedRequests;
     long allocations;

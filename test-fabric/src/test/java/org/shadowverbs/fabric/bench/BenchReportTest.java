@@ -61,6 +61,7 @@ class BenchReportTest {
         results.row(BenchCase.EMPTY_POLL).add(3, 9);
         results.boot.add(0.05, 90.05);
         results.memory.add(1, 24);
+        results.image.add(1, 8.5);
         results.allocations = 3;
         results.systemCalls = 4;
         final JsonNode report = new ObjectMapper().readTree(BenchReport.json(results));
@@ -78,6 +79,7 @@ class BenchReportTest {
         assertEquals(1, report.get("rows").get(2).get("disturbed_pairs").asInt());
         assertEquals(90, report.get("jvm_boot_ms").asDouble());
         assertEquals(23, report.get("jvm_private_mb").asDouble());
+        assertEquals(7.5, report.get("jvm_image_mb").asDouble());
         assertEquals(3, report.get("malloc_calls").asLong());
         assertEquals(4, report.get("syscalls").asLong());
         final String table = BenchReport.table(results);

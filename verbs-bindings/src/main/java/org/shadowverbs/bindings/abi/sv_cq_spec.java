@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.abi;
 
+import org.shadowverbs.bindings.Pointer;
+
 import org.shadowverbs.bindings.verbs.*;
 
 import java.lang.invoke.*;
@@ -79,7 +81,7 @@ public class sv_cq_spec {
      * }
      */
     public static MemorySegment channel(MemorySegment struct) {
-        return struct.get(channel$LAYOUT, channel$OFFSET);
+        return Pointer.get(struct, channel$OFFSET);
     }
 
     /**
@@ -89,7 +91,7 @@ public class sv_cq_spec {
      * }
      */
     public static void channel(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(channel$LAYOUT, channel$OFFSET, fieldValue);
+        Pointer.set(struct, channel$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq_context"));
@@ -123,7 +125,7 @@ public class sv_cq_spec {
      * }
      */
     public static MemorySegment cq_context(MemorySegment struct) {
-        return struct.get(cq_context$LAYOUT, cq_context$OFFSET);
+        return Pointer.get(struct, cq_context$OFFSET);
     }
 
     /**
@@ -133,7 +135,7 @@ public class sv_cq_spec {
      * }
      */
     public static void cq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq_context$LAYOUT, cq_context$OFFSET, fieldValue);
+        Pointer.set(struct, cq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt cqe$LAYOUT = (OfInt)$LAYOUT.select(groupElement("cqe"));

@@ -185,7 +185,9 @@ public class sv_gate_report {
     public static long[] verb$dimensions() {
         return verb$DIMS;
     }
-    private static final VarHandle verb$ELEM_HANDLE = verb$LAYOUT.varHandle(sequenceElement());
+    private static final class verb$Element {
+        static final VarHandle HANDLE = verb$LAYOUT.varHandle(sequenceElement());
+    }
 
     /**
      * Indexed getter for field:
@@ -194,7 +196,7 @@ public class sv_gate_report {
      * }
      */
     public static byte verb(MemorySegment struct, long index0) {
-        return (byte)verb$ELEM_HANDLE.get(struct, verb$OFFSET, index0);
+        return (byte)verb$Element.HANDLE.get(struct, verb$OFFSET, index0);
     }
 
     /**
@@ -204,7 +206,7 @@ public class sv_gate_report {
      * }
      */
     public static void verb(MemorySegment struct, long index0, byte fieldValue) {
-        verb$ELEM_HANDLE.set(struct, verb$OFFSET, index0, fieldValue);
+        verb$Element.HANDLE.set(struct, verb$OFFSET, index0, fieldValue);
     }
 
     /**

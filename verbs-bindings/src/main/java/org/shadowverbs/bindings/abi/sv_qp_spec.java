@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.abi;
 
+import org.shadowverbs.bindings.Pointer;
+
 import org.shadowverbs.bindings.verbs.*;
 
 import java.lang.invoke.*;
@@ -96,7 +98,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
+        return Pointer.get(struct, send_cq$OFFSET);
     }
 
     /**
@@ -106,7 +108,7 @@ public class sv_qp_spec {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
+        Pointer.set(struct, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -140,7 +142,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
+        return Pointer.get(struct, recv_cq$OFFSET);
     }
 
     /**
@@ -150,7 +152,7 @@ public class sv_qp_spec {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
+        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
@@ -184,7 +186,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
+        return Pointer.get(struct, xrcd$OFFSET);
     }
 
     /**
@@ -194,7 +196,7 @@ public class sv_qp_spec {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
+        Pointer.set(struct, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -228,7 +230,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return struct.get(srq$LAYOUT, srq$OFFSET);
+        return Pointer.get(struct, srq$OFFSET);
     }
 
     /**
@@ -238,7 +240,7 @@ public class sv_qp_spec {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
+        Pointer.set(struct, srq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout qp_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp_context"));
@@ -272,7 +274,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
+        return Pointer.get(struct, qp_context$OFFSET);
     }
 
     /**
@@ -282,7 +284,7 @@ public class sv_qp_spec {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
+        Pointer.set(struct, qp_context$OFFSET, fieldValue);
     }
 
     private static final GroupLayout cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("cap"));
@@ -580,7 +582,7 @@ public class sv_qp_spec {
      * }
      */
     public static MemorySegment opened(MemorySegment struct) {
-        return struct.get(opened$LAYOUT, opened$OFFSET);
+        return Pointer.get(struct, opened$OFFSET);
     }
 
     /**
@@ -590,7 +592,7 @@ public class sv_qp_spec {
      * }
      */
     public static void opened(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(opened$LAYOUT, opened$OFFSET, fieldValue);
+        Pointer.set(struct, opened$OFFSET, fieldValue);
     }
 
     private static final OfInt foreign$LAYOUT = (OfInt)$LAYOUT.select(groupElement("foreign"));

@@ -325,7 +325,9 @@ public class sv_request {
     public static long[] arg$dimensions() {
         return arg$DIMS;
     }
-    private static final VarHandle arg$ELEM_HANDLE = arg$LAYOUT.varHandle(sequenceElement());
+    private static final class arg$Element {
+        static final VarHandle HANDLE = arg$LAYOUT.varHandle(sequenceElement());
+    }
 
     /**
      * Indexed getter for field:
@@ -334,7 +336,7 @@ public class sv_request {
      * }
      */
     public static long arg(MemorySegment struct, long index0) {
-        return (long)arg$ELEM_HANDLE.get(struct, arg$OFFSET, index0);
+        return (long)arg$Element.HANDLE.get(struct, arg$OFFSET, index0);
     }
 
     /**
@@ -344,7 +346,7 @@ public class sv_request {
      * }
      */
     public static void arg(MemorySegment struct, long index0, long fieldValue) {
-        arg$ELEM_HANDLE.set(struct, arg$OFFSET, index0, fieldValue);
+        arg$Element.HANDLE.set(struct, arg$OFFSET, index0, fieldValue);
     }
 
     private static final SequenceLayout reserved$LAYOUT = (SequenceLayout)$LAYOUT.select(groupElement("reserved"));
@@ -402,7 +404,9 @@ public class sv_request {
     public static long[] reserved$dimensions() {
         return reserved$DIMS;
     }
-    private static final VarHandle reserved$ELEM_HANDLE = reserved$LAYOUT.varHandle(sequenceElement());
+    private static final class reserved$Element {
+        static final VarHandle HANDLE = reserved$LAYOUT.varHandle(sequenceElement());
+    }
 
     /**
      * Indexed getter for field:
@@ -411,7 +415,7 @@ public class sv_request {
      * }
      */
     public static long reserved(MemorySegment struct, long index0) {
-        return (long)reserved$ELEM_HANDLE.get(struct, reserved$OFFSET, index0);
+        return (long)reserved$Element.HANDLE.get(struct, reserved$OFFSET, index0);
     }
 
     /**
@@ -421,7 +425,7 @@ public class sv_request {
      * }
      */
     public static void reserved(MemorySegment struct, long index0, long fieldValue) {
-        reserved$ELEM_HANDLE.set(struct, reserved$OFFSET, index0, fieldValue);
+        reserved$Element.HANDLE.set(struct, reserved$OFFSET, index0, fieldValue);
     }
 
     /**

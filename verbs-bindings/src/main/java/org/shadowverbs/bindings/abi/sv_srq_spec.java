@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.abi;
 
+import org.shadowverbs.bindings.Pointer;
+
 import org.shadowverbs.bindings.verbs.*;
 
 import java.lang.invoke.*;
@@ -81,7 +83,7 @@ public class sv_srq_spec {
      * }
      */
     public static MemorySegment srq_context(MemorySegment struct) {
-        return struct.get(srq_context$LAYOUT, srq_context$OFFSET);
+        return Pointer.get(struct, srq_context$OFFSET);
     }
 
     /**
@@ -91,7 +93,7 @@ public class sv_srq_spec {
      * }
      */
     public static void srq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq_context$LAYOUT, srq_context$OFFSET, fieldValue);
+        Pointer.set(struct, srq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt max_wr$LAYOUT = (OfInt)$LAYOUT.select(groupElement("max_wr"));
@@ -213,7 +215,7 @@ public class sv_srq_spec {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
+        return Pointer.get(struct, xrcd$OFFSET);
     }
 
     /**
@@ -223,7 +225,7 @@ public class sv_srq_spec {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
+        Pointer.set(struct, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -257,7 +259,7 @@ public class sv_srq_spec {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return struct.get(cq$LAYOUT, cq$OFFSET);
+        return Pointer.get(struct, cq$OFFSET);
     }
 
     /**
@@ -267,7 +269,7 @@ public class sv_srq_spec {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
+        Pointer.set(struct, cq$OFFSET, fieldValue);
     }
 
     private static final OfInt vnumber$LAYOUT = (OfInt)$LAYOUT.select(groupElement("vnumber"));

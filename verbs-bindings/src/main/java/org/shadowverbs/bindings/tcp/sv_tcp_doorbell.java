@@ -599,7 +599,9 @@ public class sv_tcp_doorbell {
     public static long[] due$dimensions() {
         return due$DIMS;
     }
-    private static final VarHandle due$ELEM_HANDLE = due$LAYOUT.varHandle(sequenceElement());
+    private static final class due$Element {
+        static final VarHandle HANDLE = due$LAYOUT.varHandle(sequenceElement());
+    }
 
     /**
      * Indexed getter for field:
@@ -608,7 +610,7 @@ public class sv_tcp_doorbell {
      * }
      */
     public static long due(MemorySegment struct, long index0) {
-        return (long)due$ELEM_HANDLE.get(struct, due$OFFSET, index0);
+        return (long)due$Element.HANDLE.get(struct, due$OFFSET, index0);
     }
 
     /**
@@ -618,7 +620,7 @@ public class sv_tcp_doorbell {
      * }
      */
     public static void due(MemorySegment struct, long index0, long fieldValue) {
-        due$ELEM_HANDLE.set(struct, due$OFFSET, index0, fieldValue);
+        due$Element.HANDLE.set(struct, due$OFFSET, index0, fieldValue);
     }
 
     /**

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -69,7 +71,7 @@ public class __pthread_internal_list {
      * }
      */
     public static MemorySegment __prev(MemorySegment struct) {
-        return struct.get(__prev$LAYOUT, __prev$OFFSET);
+        return Pointer.get(struct, __prev$OFFSET);
     }
 
     /**
@@ -79,7 +81,7 @@ public class __pthread_internal_list {
      * }
      */
     public static void __prev(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(__prev$LAYOUT, __prev$OFFSET, fieldValue);
+        Pointer.set(struct, __prev$OFFSET, fieldValue);
     }
 
     private static final AddressLayout __next$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("__next"));
@@ -113,7 +115,7 @@ public class __pthread_internal_list {
      * }
      */
     public static MemorySegment __next(MemorySegment struct) {
-        return struct.get(__next$LAYOUT, __next$OFFSET);
+        return Pointer.get(struct, __next$OFFSET);
     }
 
     /**
@@ -123,7 +125,7 @@ public class __pthread_internal_list {
      * }
      */
     public static void __next(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(__next$LAYOUT, __next$OFFSET, fieldValue);
+        Pointer.set(struct, __next$OFFSET, fieldValue);
     }
 
     /**

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -126,7 +128,7 @@ public class _ibv_device_ops {
      * }
      */
     public static MemorySegment _dummy1(MemorySegment struct) {
-        return struct.get(_dummy1$LAYOUT, _dummy1$OFFSET);
+        return Pointer.get(struct, _dummy1$OFFSET);
     }
 
     /**
@@ -136,7 +138,7 @@ public class _ibv_device_ops {
      * }
      */
     public static void _dummy1(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_dummy1$LAYOUT, _dummy1$OFFSET, fieldValue);
+        Pointer.set(struct, _dummy1$OFFSET, fieldValue);
     }
 
     /**
@@ -225,7 +227,7 @@ public class _ibv_device_ops {
      * }
      */
     public static MemorySegment _dummy2(MemorySegment struct) {
-        return struct.get(_dummy2$LAYOUT, _dummy2$OFFSET);
+        return Pointer.get(struct, _dummy2$OFFSET);
     }
 
     /**
@@ -235,7 +237,7 @@ public class _ibv_device_ops {
      * }
      */
     public static void _dummy2(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_dummy2$LAYOUT, _dummy2$OFFSET, fieldValue);
+        Pointer.set(struct, _dummy2$OFFSET, fieldValue);
     }
 
     /**

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -108,7 +110,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment cq(MemorySegment union) {
-            return union.get(cq$LAYOUT, cq$OFFSET);
+            return Pointer.get(union, cq$OFFSET);
         }
 
         /**
@@ -118,7 +120,7 @@ public class ibv_async_event {
          * }
          */
         public static void cq(MemorySegment union, MemorySegment fieldValue) {
-            union.set(cq$LAYOUT, cq$OFFSET, fieldValue);
+            Pointer.set(union, cq$OFFSET, fieldValue);
         }
 
         private static final AddressLayout qp$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp"));
@@ -152,7 +154,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment qp(MemorySegment union) {
-            return union.get(qp$LAYOUT, qp$OFFSET);
+            return Pointer.get(union, qp$OFFSET);
         }
 
         /**
@@ -162,7 +164,7 @@ public class ibv_async_event {
          * }
          */
         public static void qp(MemorySegment union, MemorySegment fieldValue) {
-            union.set(qp$LAYOUT, qp$OFFSET, fieldValue);
+            Pointer.set(union, qp$OFFSET, fieldValue);
         }
 
         private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -196,7 +198,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment srq(MemorySegment union) {
-            return union.get(srq$LAYOUT, srq$OFFSET);
+            return Pointer.get(union, srq$OFFSET);
         }
 
         /**
@@ -206,7 +208,7 @@ public class ibv_async_event {
          * }
          */
         public static void srq(MemorySegment union, MemorySegment fieldValue) {
-            union.set(srq$LAYOUT, srq$OFFSET, fieldValue);
+            Pointer.set(union, srq$OFFSET, fieldValue);
         }
 
         private static final AddressLayout wq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("wq"));
@@ -240,7 +242,7 @@ public class ibv_async_event {
          * }
          */
         public static MemorySegment wq(MemorySegment union) {
-            return union.get(wq$LAYOUT, wq$OFFSET);
+            return Pointer.get(union, wq$OFFSET);
         }
 
         /**
@@ -250,7 +252,7 @@ public class ibv_async_event {
          * }
          */
         public static void wq(MemorySegment union, MemorySegment fieldValue) {
-            union.set(wq$LAYOUT, wq$OFFSET, fieldValue);
+            Pointer.set(union, wq$OFFSET, fieldValue);
         }
 
         private static final OfInt port_num$LAYOUT = (OfInt)$LAYOUT.select(groupElement("port_num"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -71,7 +73,7 @@ public class ibv_comp_channel {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -81,7 +83,7 @@ public class ibv_comp_channel {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final OfInt fd$LAYOUT = (OfInt)$LAYOUT.select(groupElement("fd"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -80,7 +82,7 @@ public class ibv_context {
      * }
      */
     public static MemorySegment device(MemorySegment struct) {
-        return struct.get(device$LAYOUT, device$OFFSET);
+        return Pointer.get(struct, device$OFFSET);
     }
 
     /**
@@ -90,7 +92,7 @@ public class ibv_context {
      * }
      */
     public static void device(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(device$LAYOUT, device$OFFSET, fieldValue);
+        Pointer.set(struct, device$OFFSET, fieldValue);
     }
 
     private static final GroupLayout ops$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("ops"));
@@ -344,7 +346,7 @@ public class ibv_context {
      * }
      */
     public static MemorySegment abi_compat(MemorySegment struct) {
-        return struct.get(abi_compat$LAYOUT, abi_compat$OFFSET);
+        return Pointer.get(struct, abi_compat$OFFSET);
     }
 
     /**
@@ -354,7 +356,7 @@ public class ibv_context {
      * }
      */
     public static void abi_compat(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(abi_compat$LAYOUT, abi_compat$OFFSET, fieldValue);
+        Pointer.set(struct, abi_compat$OFFSET, fieldValue);
     }
 
     /**

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -186,7 +188,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_device(MemorySegment struct) {
-        return struct.get(_compat_query_device$LAYOUT, _compat_query_device$OFFSET);
+        return Pointer.get(struct, _compat_query_device$OFFSET);
     }
 
     /**
@@ -196,7 +198,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_device(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_query_device$LAYOUT, _compat_query_device$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_query_device$OFFSET, fieldValue);
     }
 
     /**
@@ -288,7 +290,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_port(MemorySegment struct) {
-        return struct.get(_compat_query_port$LAYOUT, _compat_query_port$OFFSET);
+        return Pointer.get(struct, _compat_query_port$OFFSET);
     }
 
     /**
@@ -298,7 +300,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_port(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_query_port$LAYOUT, _compat_query_port$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_query_port$OFFSET, fieldValue);
     }
 
     /**
@@ -386,7 +388,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_alloc_pd(MemorySegment struct) {
-        return struct.get(_compat_alloc_pd$LAYOUT, _compat_alloc_pd$OFFSET);
+        return Pointer.get(struct, _compat_alloc_pd$OFFSET);
     }
 
     /**
@@ -396,7 +398,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_alloc_pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_alloc_pd$LAYOUT, _compat_alloc_pd$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_alloc_pd$OFFSET, fieldValue);
     }
 
     /**
@@ -484,7 +486,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_dealloc_pd(MemorySegment struct) {
-        return struct.get(_compat_dealloc_pd$LAYOUT, _compat_dealloc_pd$OFFSET);
+        return Pointer.get(struct, _compat_dealloc_pd$OFFSET);
     }
 
     /**
@@ -494,7 +496,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_dealloc_pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_dealloc_pd$LAYOUT, _compat_dealloc_pd$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_dealloc_pd$OFFSET, fieldValue);
     }
 
     /**
@@ -582,7 +584,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_reg_mr(MemorySegment struct) {
-        return struct.get(_compat_reg_mr$LAYOUT, _compat_reg_mr$OFFSET);
+        return Pointer.get(struct, _compat_reg_mr$OFFSET);
     }
 
     /**
@@ -592,7 +594,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_reg_mr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_reg_mr$LAYOUT, _compat_reg_mr$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_reg_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -680,7 +682,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_rereg_mr(MemorySegment struct) {
-        return struct.get(_compat_rereg_mr$LAYOUT, _compat_rereg_mr$OFFSET);
+        return Pointer.get(struct, _compat_rereg_mr$OFFSET);
     }
 
     /**
@@ -690,7 +692,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_rereg_mr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_rereg_mr$LAYOUT, _compat_rereg_mr$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_rereg_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -778,7 +780,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_dereg_mr(MemorySegment struct) {
-        return struct.get(_compat_dereg_mr$LAYOUT, _compat_dereg_mr$OFFSET);
+        return Pointer.get(struct, _compat_dereg_mr$OFFSET);
     }
 
     /**
@@ -788,7 +790,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_dereg_mr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_dereg_mr$LAYOUT, _compat_dereg_mr$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_dereg_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -879,7 +881,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment alloc_mw(MemorySegment struct) {
-        return struct.get(alloc_mw$LAYOUT, alloc_mw$OFFSET);
+        return Pointer.get(struct, alloc_mw$OFFSET);
     }
 
     /**
@@ -889,7 +891,7 @@ public class ibv_context_ops {
      * }
      */
     public static void alloc_mw(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(alloc_mw$LAYOUT, alloc_mw$OFFSET, fieldValue);
+        Pointer.set(struct, alloc_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -981,7 +983,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment bind_mw(MemorySegment struct) {
-        return struct.get(bind_mw$LAYOUT, bind_mw$OFFSET);
+        return Pointer.get(struct, bind_mw$OFFSET);
     }
 
     /**
@@ -991,7 +993,7 @@ public class ibv_context_ops {
      * }
      */
     public static void bind_mw(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(bind_mw$LAYOUT, bind_mw$OFFSET, fieldValue);
+        Pointer.set(struct, bind_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -1081,7 +1083,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment dealloc_mw(MemorySegment struct) {
-        return struct.get(dealloc_mw$LAYOUT, dealloc_mw$OFFSET);
+        return Pointer.get(struct, dealloc_mw$OFFSET);
     }
 
     /**
@@ -1091,7 +1093,7 @@ public class ibv_context_ops {
      * }
      */
     public static void dealloc_mw(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(dealloc_mw$LAYOUT, dealloc_mw$OFFSET, fieldValue);
+        Pointer.set(struct, dealloc_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -1179,7 +1181,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_cq(MemorySegment struct) {
-        return struct.get(_compat_create_cq$LAYOUT, _compat_create_cq$OFFSET);
+        return Pointer.get(struct, _compat_create_cq$OFFSET);
     }
 
     /**
@@ -1189,7 +1191,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_create_cq$LAYOUT, _compat_create_cq$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_create_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1281,7 +1283,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment poll_cq(MemorySegment struct) {
-        return struct.get(poll_cq$LAYOUT, poll_cq$OFFSET);
+        return Pointer.get(struct, poll_cq$OFFSET);
     }
 
     /**
@@ -1291,7 +1293,7 @@ public class ibv_context_ops {
      * }
      */
     public static void poll_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(poll_cq$LAYOUT, poll_cq$OFFSET, fieldValue);
+        Pointer.set(struct, poll_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1382,7 +1384,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment req_notify_cq(MemorySegment struct) {
-        return struct.get(req_notify_cq$LAYOUT, req_notify_cq$OFFSET);
+        return Pointer.get(struct, req_notify_cq$OFFSET);
     }
 
     /**
@@ -1392,7 +1394,7 @@ public class ibv_context_ops {
      * }
      */
     public static void req_notify_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(req_notify_cq$LAYOUT, req_notify_cq$OFFSET, fieldValue);
+        Pointer.set(struct, req_notify_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1480,7 +1482,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_cq_event(MemorySegment struct) {
-        return struct.get(_compat_cq_event$LAYOUT, _compat_cq_event$OFFSET);
+        return Pointer.get(struct, _compat_cq_event$OFFSET);
     }
 
     /**
@@ -1490,7 +1492,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_cq_event(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_cq_event$LAYOUT, _compat_cq_event$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_cq_event$OFFSET, fieldValue);
     }
 
     /**
@@ -1578,7 +1580,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_resize_cq(MemorySegment struct) {
-        return struct.get(_compat_resize_cq$LAYOUT, _compat_resize_cq$OFFSET);
+        return Pointer.get(struct, _compat_resize_cq$OFFSET);
     }
 
     /**
@@ -1588,7 +1590,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_resize_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_resize_cq$LAYOUT, _compat_resize_cq$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_resize_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1676,7 +1678,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_cq(MemorySegment struct) {
-        return struct.get(_compat_destroy_cq$LAYOUT, _compat_destroy_cq$OFFSET);
+        return Pointer.get(struct, _compat_destroy_cq$OFFSET);
     }
 
     /**
@@ -1686,7 +1688,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_destroy_cq$LAYOUT, _compat_destroy_cq$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_destroy_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -1774,7 +1776,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_srq(MemorySegment struct) {
-        return struct.get(_compat_create_srq$LAYOUT, _compat_create_srq$OFFSET);
+        return Pointer.get(struct, _compat_create_srq$OFFSET);
     }
 
     /**
@@ -1784,7 +1786,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_create_srq$LAYOUT, _compat_create_srq$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_create_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -1872,7 +1874,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_modify_srq(MemorySegment struct) {
-        return struct.get(_compat_modify_srq$LAYOUT, _compat_modify_srq$OFFSET);
+        return Pointer.get(struct, _compat_modify_srq$OFFSET);
     }
 
     /**
@@ -1882,7 +1884,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_modify_srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_modify_srq$LAYOUT, _compat_modify_srq$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_modify_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -1970,7 +1972,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_srq(MemorySegment struct) {
-        return struct.get(_compat_query_srq$LAYOUT, _compat_query_srq$OFFSET);
+        return Pointer.get(struct, _compat_query_srq$OFFSET);
     }
 
     /**
@@ -1980,7 +1982,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_query_srq$LAYOUT, _compat_query_srq$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_query_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -2068,7 +2070,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_srq(MemorySegment struct) {
-        return struct.get(_compat_destroy_srq$LAYOUT, _compat_destroy_srq$OFFSET);
+        return Pointer.get(struct, _compat_destroy_srq$OFFSET);
     }
 
     /**
@@ -2078,7 +2080,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_destroy_srq$LAYOUT, _compat_destroy_srq$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_destroy_srq$OFFSET, fieldValue);
     }
 
     /**
@@ -2170,7 +2172,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment post_srq_recv(MemorySegment struct) {
-        return struct.get(post_srq_recv$LAYOUT, post_srq_recv$OFFSET);
+        return Pointer.get(struct, post_srq_recv$OFFSET);
     }
 
     /**
@@ -2180,7 +2182,7 @@ public class ibv_context_ops {
      * }
      */
     public static void post_srq_recv(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(post_srq_recv$LAYOUT, post_srq_recv$OFFSET, fieldValue);
+        Pointer.set(struct, post_srq_recv$OFFSET, fieldValue);
     }
 
     /**
@@ -2268,7 +2270,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_qp(MemorySegment struct) {
-        return struct.get(_compat_create_qp$LAYOUT, _compat_create_qp$OFFSET);
+        return Pointer.get(struct, _compat_create_qp$OFFSET);
     }
 
     /**
@@ -2278,7 +2280,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_qp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_create_qp$LAYOUT, _compat_create_qp$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_create_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2366,7 +2368,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_query_qp(MemorySegment struct) {
-        return struct.get(_compat_query_qp$LAYOUT, _compat_query_qp$OFFSET);
+        return Pointer.get(struct, _compat_query_qp$OFFSET);
     }
 
     /**
@@ -2376,7 +2378,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_query_qp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_query_qp$LAYOUT, _compat_query_qp$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_query_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2464,7 +2466,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_modify_qp(MemorySegment struct) {
-        return struct.get(_compat_modify_qp$LAYOUT, _compat_modify_qp$OFFSET);
+        return Pointer.get(struct, _compat_modify_qp$OFFSET);
     }
 
     /**
@@ -2474,7 +2476,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_modify_qp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_modify_qp$LAYOUT, _compat_modify_qp$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_modify_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2562,7 +2564,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_qp(MemorySegment struct) {
-        return struct.get(_compat_destroy_qp$LAYOUT, _compat_destroy_qp$OFFSET);
+        return Pointer.get(struct, _compat_destroy_qp$OFFSET);
     }
 
     /**
@@ -2572,7 +2574,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_qp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_destroy_qp$LAYOUT, _compat_destroy_qp$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_destroy_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -2664,7 +2666,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment post_send(MemorySegment struct) {
-        return struct.get(post_send$LAYOUT, post_send$OFFSET);
+        return Pointer.get(struct, post_send$OFFSET);
     }
 
     /**
@@ -2674,7 +2676,7 @@ public class ibv_context_ops {
      * }
      */
     public static void post_send(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(post_send$LAYOUT, post_send$OFFSET, fieldValue);
+        Pointer.set(struct, post_send$OFFSET, fieldValue);
     }
 
     /**
@@ -2766,7 +2768,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment post_recv(MemorySegment struct) {
-        return struct.get(post_recv$LAYOUT, post_recv$OFFSET);
+        return Pointer.get(struct, post_recv$OFFSET);
     }
 
     /**
@@ -2776,7 +2778,7 @@ public class ibv_context_ops {
      * }
      */
     public static void post_recv(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(post_recv$LAYOUT, post_recv$OFFSET, fieldValue);
+        Pointer.set(struct, post_recv$OFFSET, fieldValue);
     }
 
     /**
@@ -2864,7 +2866,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_create_ah(MemorySegment struct) {
-        return struct.get(_compat_create_ah$LAYOUT, _compat_create_ah$OFFSET);
+        return Pointer.get(struct, _compat_create_ah$OFFSET);
     }
 
     /**
@@ -2874,7 +2876,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_create_ah(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_create_ah$LAYOUT, _compat_create_ah$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_create_ah$OFFSET, fieldValue);
     }
 
     /**
@@ -2962,7 +2964,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_destroy_ah(MemorySegment struct) {
-        return struct.get(_compat_destroy_ah$LAYOUT, _compat_destroy_ah$OFFSET);
+        return Pointer.get(struct, _compat_destroy_ah$OFFSET);
     }
 
     /**
@@ -2972,7 +2974,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_destroy_ah(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_destroy_ah$LAYOUT, _compat_destroy_ah$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_destroy_ah$OFFSET, fieldValue);
     }
 
     /**
@@ -3060,7 +3062,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_attach_mcast(MemorySegment struct) {
-        return struct.get(_compat_attach_mcast$LAYOUT, _compat_attach_mcast$OFFSET);
+        return Pointer.get(struct, _compat_attach_mcast$OFFSET);
     }
 
     /**
@@ -3070,7 +3072,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_attach_mcast(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_attach_mcast$LAYOUT, _compat_attach_mcast$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_attach_mcast$OFFSET, fieldValue);
     }
 
     /**
@@ -3158,7 +3160,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_detach_mcast(MemorySegment struct) {
-        return struct.get(_compat_detach_mcast$LAYOUT, _compat_detach_mcast$OFFSET);
+        return Pointer.get(struct, _compat_detach_mcast$OFFSET);
     }
 
     /**
@@ -3168,7 +3170,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_detach_mcast(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_detach_mcast$LAYOUT, _compat_detach_mcast$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_detach_mcast$OFFSET, fieldValue);
     }
 
     /**
@@ -3256,7 +3258,7 @@ public class ibv_context_ops {
      * }
      */
     public static MemorySegment _compat_async_event(MemorySegment struct) {
-        return struct.get(_compat_async_event$LAYOUT, _compat_async_event$OFFSET);
+        return Pointer.get(struct, _compat_async_event$OFFSET);
     }
 
     /**
@@ -3266,7 +3268,7 @@ public class ibv_context_ops {
      * }
      */
     public static void _compat_async_event(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(_compat_async_event$LAYOUT, _compat_async_event$OFFSET, fieldValue);
+        Pointer.set(struct, _compat_async_event$OFFSET, fieldValue);
     }
 
     /**

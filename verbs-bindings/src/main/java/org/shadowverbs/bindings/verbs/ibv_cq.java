@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -83,7 +85,7 @@ public class ibv_cq {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -93,7 +95,7 @@ public class ibv_cq {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout channel$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("channel"));
@@ -127,7 +129,7 @@ public class ibv_cq {
      * }
      */
     public static MemorySegment channel(MemorySegment struct) {
-        return struct.get(channel$LAYOUT, channel$OFFSET);
+        return Pointer.get(struct, channel$OFFSET);
     }
 
     /**
@@ -137,7 +139,7 @@ public class ibv_cq {
      * }
      */
     public static void channel(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(channel$LAYOUT, channel$OFFSET, fieldValue);
+        Pointer.set(struct, channel$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq_context"));
@@ -171,7 +173,7 @@ public class ibv_cq {
      * }
      */
     public static MemorySegment cq_context(MemorySegment struct) {
-        return struct.get(cq_context$LAYOUT, cq_context$OFFSET);
+        return Pointer.get(struct, cq_context$OFFSET);
     }
 
     /**
@@ -181,7 +183,7 @@ public class ibv_cq {
      * }
      */
     public static void cq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq_context$LAYOUT, cq_context$OFFSET, fieldValue);
+        Pointer.set(struct, cq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));

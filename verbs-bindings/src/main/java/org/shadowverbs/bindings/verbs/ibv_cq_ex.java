@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -125,7 +127,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -135,7 +137,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout channel$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("channel"));
@@ -169,7 +171,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment channel(MemorySegment struct) {
-        return struct.get(channel$LAYOUT, channel$OFFSET);
+        return Pointer.get(struct, channel$OFFSET);
     }
 
     /**
@@ -179,7 +181,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void channel(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(channel$LAYOUT, channel$OFFSET, fieldValue);
+        Pointer.set(struct, channel$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq_context"));
@@ -213,7 +215,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment cq_context(MemorySegment struct) {
-        return struct.get(cq_context$LAYOUT, cq_context$OFFSET);
+        return Pointer.get(struct, cq_context$OFFSET);
     }
 
     /**
@@ -223,7 +225,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void cq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq_context$LAYOUT, cq_context$OFFSET, fieldValue);
+        Pointer.set(struct, cq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));
@@ -710,7 +712,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment start_poll(MemorySegment struct) {
-        return struct.get(start_poll$LAYOUT, start_poll$OFFSET);
+        return Pointer.get(struct, start_poll$OFFSET);
     }
 
     /**
@@ -720,7 +722,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void start_poll(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(start_poll$LAYOUT, start_poll$OFFSET, fieldValue);
+        Pointer.set(struct, start_poll$OFFSET, fieldValue);
     }
 
     /**
@@ -810,7 +812,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment next_poll(MemorySegment struct) {
-        return struct.get(next_poll$LAYOUT, next_poll$OFFSET);
+        return Pointer.get(struct, next_poll$OFFSET);
     }
 
     /**
@@ -820,7 +822,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void next_poll(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(next_poll$LAYOUT, next_poll$OFFSET, fieldValue);
+        Pointer.set(struct, next_poll$OFFSET, fieldValue);
     }
 
     /**
@@ -909,7 +911,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment end_poll(MemorySegment struct) {
-        return struct.get(end_poll$LAYOUT, end_poll$OFFSET);
+        return Pointer.get(struct, end_poll$OFFSET);
     }
 
     /**
@@ -919,7 +921,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void end_poll(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(end_poll$LAYOUT, end_poll$OFFSET, fieldValue);
+        Pointer.set(struct, end_poll$OFFSET, fieldValue);
     }
 
     /**
@@ -1009,7 +1011,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_opcode(MemorySegment struct) {
-        return struct.get(read_opcode$LAYOUT, read_opcode$OFFSET);
+        return Pointer.get(struct, read_opcode$OFFSET);
     }
 
     /**
@@ -1019,7 +1021,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_opcode(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_opcode$LAYOUT, read_opcode$OFFSET, fieldValue);
+        Pointer.set(struct, read_opcode$OFFSET, fieldValue);
     }
 
     /**
@@ -1109,7 +1111,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_vendor_err(MemorySegment struct) {
-        return struct.get(read_vendor_err$LAYOUT, read_vendor_err$OFFSET);
+        return Pointer.get(struct, read_vendor_err$OFFSET);
     }
 
     /**
@@ -1119,7 +1121,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_vendor_err(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_vendor_err$LAYOUT, read_vendor_err$OFFSET, fieldValue);
+        Pointer.set(struct, read_vendor_err$OFFSET, fieldValue);
     }
 
     /**
@@ -1209,7 +1211,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_byte_len(MemorySegment struct) {
-        return struct.get(read_byte_len$LAYOUT, read_byte_len$OFFSET);
+        return Pointer.get(struct, read_byte_len$OFFSET);
     }
 
     /**
@@ -1219,7 +1221,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_byte_len(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_byte_len$LAYOUT, read_byte_len$OFFSET, fieldValue);
+        Pointer.set(struct, read_byte_len$OFFSET, fieldValue);
     }
 
     /**
@@ -1309,7 +1311,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_imm_data(MemorySegment struct) {
-        return struct.get(read_imm_data$LAYOUT, read_imm_data$OFFSET);
+        return Pointer.get(struct, read_imm_data$OFFSET);
     }
 
     /**
@@ -1319,7 +1321,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_imm_data(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_imm_data$LAYOUT, read_imm_data$OFFSET, fieldValue);
+        Pointer.set(struct, read_imm_data$OFFSET, fieldValue);
     }
 
     /**
@@ -1409,7 +1411,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_qp_num(MemorySegment struct) {
-        return struct.get(read_qp_num$LAYOUT, read_qp_num$OFFSET);
+        return Pointer.get(struct, read_qp_num$OFFSET);
     }
 
     /**
@@ -1419,7 +1421,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_qp_num(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_qp_num$LAYOUT, read_qp_num$OFFSET, fieldValue);
+        Pointer.set(struct, read_qp_num$OFFSET, fieldValue);
     }
 
     /**
@@ -1509,7 +1511,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_src_qp(MemorySegment struct) {
-        return struct.get(read_src_qp$LAYOUT, read_src_qp$OFFSET);
+        return Pointer.get(struct, read_src_qp$OFFSET);
     }
 
     /**
@@ -1519,7 +1521,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_src_qp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_src_qp$LAYOUT, read_src_qp$OFFSET, fieldValue);
+        Pointer.set(struct, read_src_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -1609,7 +1611,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_wc_flags(MemorySegment struct) {
-        return struct.get(read_wc_flags$LAYOUT, read_wc_flags$OFFSET);
+        return Pointer.get(struct, read_wc_flags$OFFSET);
     }
 
     /**
@@ -1619,7 +1621,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_wc_flags(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_wc_flags$LAYOUT, read_wc_flags$OFFSET, fieldValue);
+        Pointer.set(struct, read_wc_flags$OFFSET, fieldValue);
     }
 
     /**
@@ -1709,7 +1711,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_slid(MemorySegment struct) {
-        return struct.get(read_slid$LAYOUT, read_slid$OFFSET);
+        return Pointer.get(struct, read_slid$OFFSET);
     }
 
     /**
@@ -1719,7 +1721,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_slid(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_slid$LAYOUT, read_slid$OFFSET, fieldValue);
+        Pointer.set(struct, read_slid$OFFSET, fieldValue);
     }
 
     /**
@@ -1809,7 +1811,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_sl(MemorySegment struct) {
-        return struct.get(read_sl$LAYOUT, read_sl$OFFSET);
+        return Pointer.get(struct, read_sl$OFFSET);
     }
 
     /**
@@ -1819,7 +1821,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_sl(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_sl$LAYOUT, read_sl$OFFSET, fieldValue);
+        Pointer.set(struct, read_sl$OFFSET, fieldValue);
     }
 
     /**
@@ -1909,7 +1911,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_dlid_path_bits(MemorySegment struct) {
-        return struct.get(read_dlid_path_bits$LAYOUT, read_dlid_path_bits$OFFSET);
+        return Pointer.get(struct, read_dlid_path_bits$OFFSET);
     }
 
     /**
@@ -1919,7 +1921,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_dlid_path_bits(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_dlid_path_bits$LAYOUT, read_dlid_path_bits$OFFSET, fieldValue);
+        Pointer.set(struct, read_dlid_path_bits$OFFSET, fieldValue);
     }
 
     /**
@@ -2009,7 +2011,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_completion_ts(MemorySegment struct) {
-        return struct.get(read_completion_ts$LAYOUT, read_completion_ts$OFFSET);
+        return Pointer.get(struct, read_completion_ts$OFFSET);
     }
 
     /**
@@ -2019,7 +2021,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_completion_ts(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_completion_ts$LAYOUT, read_completion_ts$OFFSET, fieldValue);
+        Pointer.set(struct, read_completion_ts$OFFSET, fieldValue);
     }
 
     /**
@@ -2109,7 +2111,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_cvlan(MemorySegment struct) {
-        return struct.get(read_cvlan$LAYOUT, read_cvlan$OFFSET);
+        return Pointer.get(struct, read_cvlan$OFFSET);
     }
 
     /**
@@ -2119,7 +2121,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_cvlan(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_cvlan$LAYOUT, read_cvlan$OFFSET, fieldValue);
+        Pointer.set(struct, read_cvlan$OFFSET, fieldValue);
     }
 
     /**
@@ -2209,7 +2211,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_flow_tag(MemorySegment struct) {
-        return struct.get(read_flow_tag$LAYOUT, read_flow_tag$OFFSET);
+        return Pointer.get(struct, read_flow_tag$OFFSET);
     }
 
     /**
@@ -2219,7 +2221,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_flow_tag(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_flow_tag$LAYOUT, read_flow_tag$OFFSET, fieldValue);
+        Pointer.set(struct, read_flow_tag$OFFSET, fieldValue);
     }
 
     /**
@@ -2309,7 +2311,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_tm_info(MemorySegment struct) {
-        return struct.get(read_tm_info$LAYOUT, read_tm_info$OFFSET);
+        return Pointer.get(struct, read_tm_info$OFFSET);
     }
 
     /**
@@ -2319,7 +2321,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_tm_info(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_tm_info$LAYOUT, read_tm_info$OFFSET, fieldValue);
+        Pointer.set(struct, read_tm_info$OFFSET, fieldValue);
     }
 
     /**
@@ -2409,7 +2411,7 @@ public class ibv_cq_ex {
      * }
      */
     public static MemorySegment read_completion_wallclock_ns(MemorySegment struct) {
-        return struct.get(read_completion_wallclock_ns$LAYOUT, read_completion_wallclock_ns$OFFSET);
+        return Pointer.get(struct, read_completion_wallclock_ns$OFFSET);
     }
 
     /**
@@ -2419,7 +2421,7 @@ public class ibv_cq_ex {
      * }
      */
     public static void read_completion_wallclock_ns(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_completion_wallclock_ns$LAYOUT, read_completion_wallclock_ns$OFFSET, fieldValue);
+        Pointer.set(struct, read_completion_wallclock_ns$OFFSET, fieldValue);
     }
 
     /**

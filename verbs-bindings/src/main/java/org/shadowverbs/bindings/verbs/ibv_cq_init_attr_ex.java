@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -127,7 +129,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static MemorySegment cq_context(MemorySegment struct) {
-        return struct.get(cq_context$LAYOUT, cq_context$OFFSET);
+        return Pointer.get(struct, cq_context$OFFSET);
     }
 
     /**
@@ -137,7 +139,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static void cq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq_context$LAYOUT, cq_context$OFFSET, fieldValue);
+        Pointer.set(struct, cq_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout channel$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("channel"));
@@ -171,7 +173,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static MemorySegment channel(MemorySegment struct) {
-        return struct.get(channel$LAYOUT, channel$OFFSET);
+        return Pointer.get(struct, channel$OFFSET);
     }
 
     /**
@@ -181,7 +183,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static void channel(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(channel$LAYOUT, channel$OFFSET, fieldValue);
+        Pointer.set(struct, channel$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_vector$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_vector"));
@@ -391,7 +393,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static MemorySegment parent_domain(MemorySegment struct) {
-        return struct.get(parent_domain$LAYOUT, parent_domain$OFFSET);
+        return Pointer.get(struct, parent_domain$OFFSET);
     }
 
     /**
@@ -401,7 +403,7 @@ public class ibv_cq_init_attr_ex {
      * }
      */
     public static void parent_domain(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(parent_domain$LAYOUT, parent_domain$OFFSET, fieldValue);
+        Pointer.set(struct, parent_domain$OFFSET, fieldValue);
     }
 
     /**

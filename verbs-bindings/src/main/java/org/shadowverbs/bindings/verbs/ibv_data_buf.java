@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -69,7 +71,7 @@ public class ibv_data_buf {
      * }
      */
     public static MemorySegment addr(MemorySegment struct) {
-        return struct.get(addr$LAYOUT, addr$OFFSET);
+        return Pointer.get(struct, addr$OFFSET);
     }
 
     /**
@@ -79,7 +81,7 @@ public class ibv_data_buf {
      * }
      */
     public static void addr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(addr$LAYOUT, addr$OFFSET, fieldValue);
+        Pointer.set(struct, addr$OFFSET, fieldValue);
     }
 
     private static final OfLong length$LAYOUT = (OfLong)$LAYOUT.select(groupElement("length"));

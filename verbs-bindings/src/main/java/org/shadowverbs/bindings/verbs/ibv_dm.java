@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -75,7 +77,7 @@ public class ibv_dm {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -85,7 +87,7 @@ public class ibv_dm {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     /**
@@ -178,7 +180,7 @@ public class ibv_dm {
      * }
      */
     public static MemorySegment memcpy_to_dm(MemorySegment struct) {
-        return struct.get(memcpy_to_dm$LAYOUT, memcpy_to_dm$OFFSET);
+        return Pointer.get(struct, memcpy_to_dm$OFFSET);
     }
 
     /**
@@ -188,7 +190,7 @@ public class ibv_dm {
      * }
      */
     public static void memcpy_to_dm(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(memcpy_to_dm$LAYOUT, memcpy_to_dm$OFFSET, fieldValue);
+        Pointer.set(struct, memcpy_to_dm$OFFSET, fieldValue);
     }
 
     /**
@@ -281,7 +283,7 @@ public class ibv_dm {
      * }
      */
     public static MemorySegment memcpy_from_dm(MemorySegment struct) {
-        return struct.get(memcpy_from_dm$LAYOUT, memcpy_from_dm$OFFSET);
+        return Pointer.get(struct, memcpy_from_dm$OFFSET);
     }
 
     /**
@@ -291,7 +293,7 @@ public class ibv_dm {
      * }
      */
     public static void memcpy_from_dm(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(memcpy_from_dm$LAYOUT, memcpy_from_dm$OFFSET, fieldValue);
+        Pointer.set(struct, memcpy_from_dm$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));

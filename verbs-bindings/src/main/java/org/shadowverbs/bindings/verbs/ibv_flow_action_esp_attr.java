@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -87,7 +89,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment esp_attr(MemorySegment struct) {
-        return struct.get(esp_attr$LAYOUT, esp_attr$OFFSET);
+        return Pointer.get(struct, esp_attr$OFFSET);
     }
 
     /**
@@ -97,7 +99,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void esp_attr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(esp_attr$LAYOUT, esp_attr$OFFSET, fieldValue);
+        Pointer.set(struct, esp_attr$OFFSET, fieldValue);
     }
 
     private static final OfInt keymat_proto$LAYOUT = (OfInt)$LAYOUT.select(groupElement("keymat_proto"));
@@ -219,7 +221,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment keymat_ptr(MemorySegment struct) {
-        return struct.get(keymat_ptr$LAYOUT, keymat_ptr$OFFSET);
+        return Pointer.get(struct, keymat_ptr$OFFSET);
     }
 
     /**
@@ -229,7 +231,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void keymat_ptr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(keymat_ptr$LAYOUT, keymat_ptr$OFFSET, fieldValue);
+        Pointer.set(struct, keymat_ptr$OFFSET, fieldValue);
     }
 
     private static final OfInt replay_proto$LAYOUT = (OfInt)$LAYOUT.select(groupElement("replay_proto"));
@@ -351,7 +353,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment replay_ptr(MemorySegment struct) {
-        return struct.get(replay_ptr$LAYOUT, replay_ptr$OFFSET);
+        return Pointer.get(struct, replay_ptr$OFFSET);
     }
 
     /**
@@ -361,7 +363,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void replay_ptr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(replay_ptr$LAYOUT, replay_ptr$OFFSET, fieldValue);
+        Pointer.set(struct, replay_ptr$OFFSET, fieldValue);
     }
 
     private static final AddressLayout esp_encap$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("esp_encap"));
@@ -395,7 +397,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static MemorySegment esp_encap(MemorySegment struct) {
-        return struct.get(esp_encap$LAYOUT, esp_encap$OFFSET);
+        return Pointer.get(struct, esp_encap$OFFSET);
     }
 
     /**
@@ -405,7 +407,7 @@ public class ibv_flow_action_esp_attr {
      * }
      */
     public static void esp_encap(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(esp_encap$LAYOUT, esp_encap$OFFSET, fieldValue);
+        Pointer.set(struct, esp_encap$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -160,7 +162,7 @@ public class ibv_flow_spec_action_handle {
      * }
      */
     public static MemorySegment action(MemorySegment struct) {
-        return struct.get(action$LAYOUT, action$OFFSET);
+        return Pointer.get(struct, action$OFFSET);
     }
 
     /**
@@ -170,7 +172,7 @@ public class ibv_flow_spec_action_handle {
      * }
      */
     public static void action(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(action$LAYOUT, action$OFFSET, fieldValue);
+        Pointer.set(struct, action$OFFSET, fieldValue);
     }
 
     /**

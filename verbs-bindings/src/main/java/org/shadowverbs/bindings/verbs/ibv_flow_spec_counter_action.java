@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -160,7 +162,7 @@ public class ibv_flow_spec_counter_action {
      * }
      */
     public static MemorySegment counters(MemorySegment struct) {
-        return struct.get(counters$LAYOUT, counters$OFFSET);
+        return Pointer.get(struct, counters$OFFSET);
     }
 
     /**
@@ -170,7 +172,7 @@ public class ibv_flow_spec_counter_action {
      * }
      */
     public static void counters(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(counters$LAYOUT, counters$OFFSET, fieldValue);
+        Pointer.set(struct, counters$OFFSET, fieldValue);
     }
 
     /**

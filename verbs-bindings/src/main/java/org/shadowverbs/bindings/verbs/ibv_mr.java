@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -80,7 +82,7 @@ public class ibv_mr {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -90,7 +92,7 @@ public class ibv_mr {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -124,7 +126,7 @@ public class ibv_mr {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -134,7 +136,7 @@ public class ibv_mr {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout addr$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("addr"));
@@ -168,7 +170,7 @@ public class ibv_mr {
      * }
      */
     public static MemorySegment addr(MemorySegment struct) {
-        return struct.get(addr$LAYOUT, addr$OFFSET);
+        return Pointer.get(struct, addr$OFFSET);
     }
 
     /**
@@ -178,7 +180,7 @@ public class ibv_mr {
      * }
      */
     public static void addr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(addr$LAYOUT, addr$OFFSET, fieldValue);
+        Pointer.set(struct, addr$OFFSET, fieldValue);
     }
 
     private static final OfLong length$LAYOUT = (OfLong)$LAYOUT.select(groupElement("length"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -76,7 +78,7 @@ public class ibv_mw {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -86,7 +88,7 @@ public class ibv_mw {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -120,7 +122,7 @@ public class ibv_mw {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -130,7 +132,7 @@ public class ibv_mw {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final OfInt rkey$LAYOUT = (OfInt)$LAYOUT.select(groupElement("rkey"));

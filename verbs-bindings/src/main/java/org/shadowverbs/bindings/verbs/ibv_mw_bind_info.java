@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -74,7 +76,7 @@ public class ibv_mw_bind_info {
      * }
      */
     public static MemorySegment mr(MemorySegment struct) {
-        return struct.get(mr$LAYOUT, mr$OFFSET);
+        return Pointer.get(struct, mr$OFFSET);
     }
 
     /**
@@ -84,7 +86,7 @@ public class ibv_mw_bind_info {
      * }
      */
     public static void mr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(mr$LAYOUT, mr$OFFSET, fieldValue);
+        Pointer.set(struct, mr$OFFSET, fieldValue);
     }
 
     private static final OfLong addr$LAYOUT = (OfLong)$LAYOUT.select(groupElement("addr"));

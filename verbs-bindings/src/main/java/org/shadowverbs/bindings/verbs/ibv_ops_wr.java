@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -129,7 +131,7 @@ public class ibv_ops_wr {
      * }
      */
     public static MemorySegment next(MemorySegment struct) {
-        return struct.get(next$LAYOUT, next$OFFSET);
+        return Pointer.get(struct, next$OFFSET);
     }
 
     /**
@@ -139,7 +141,7 @@ public class ibv_ops_wr {
      * }
      */
     public static void next(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(next$LAYOUT, next$OFFSET, fieldValue);
+        Pointer.set(struct, next$OFFSET, fieldValue);
     }
 
     private static final OfInt opcode$LAYOUT = (OfInt)$LAYOUT.select(groupElement("opcode"));
@@ -460,7 +462,7 @@ public class ibv_ops_wr {
              * }
              */
             public static MemorySegment sg_list(MemorySegment struct) {
-                return struct.get(sg_list$LAYOUT, sg_list$OFFSET);
+                return Pointer.get(struct, sg_list$OFFSET);
             }
 
             /**
@@ -470,7 +472,7 @@ public class ibv_ops_wr {
              * }
              */
             public static void sg_list(MemorySegment struct, MemorySegment fieldValue) {
-                struct.set(sg_list$LAYOUT, sg_list$OFFSET, fieldValue);
+                Pointer.set(struct, sg_list$OFFSET, fieldValue);
             }
 
             private static final OfInt num_sge$LAYOUT = (OfInt)$LAYOUT.select(groupElement("num_sge"));

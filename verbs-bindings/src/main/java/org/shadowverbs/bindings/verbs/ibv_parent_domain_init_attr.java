@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -78,7 +80,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -88,7 +90,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout td$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("td"));
@@ -122,7 +124,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment td(MemorySegment struct) {
-        return struct.get(td$LAYOUT, td$OFFSET);
+        return Pointer.get(struct, td$OFFSET);
     }
 
     /**
@@ -132,7 +134,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void td(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(td$LAYOUT, td$OFFSET, fieldValue);
+        Pointer.set(struct, td$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));
@@ -270,7 +272,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment alloc(MemorySegment struct) {
-        return struct.get(alloc$LAYOUT, alloc$OFFSET);
+        return Pointer.get(struct, alloc$OFFSET);
     }
 
     /**
@@ -280,7 +282,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void alloc(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(alloc$LAYOUT, alloc$OFFSET, fieldValue);
+        Pointer.set(struct, alloc$OFFSET, fieldValue);
     }
 
     /**
@@ -372,7 +374,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment free(MemorySegment struct) {
-        return struct.get(free$LAYOUT, free$OFFSET);
+        return Pointer.get(struct, free$OFFSET);
     }
 
     /**
@@ -382,7 +384,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void free(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(free$LAYOUT, free$OFFSET, fieldValue);
+        Pointer.set(struct, free$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd_context"));
@@ -416,7 +418,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static MemorySegment pd_context(MemorySegment struct) {
-        return struct.get(pd_context$LAYOUT, pd_context$OFFSET);
+        return Pointer.get(struct, pd_context$OFFSET);
     }
 
     /**
@@ -426,7 +428,7 @@ public class ibv_parent_domain_init_attr {
      * }
      */
     public static void pd_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd_context$LAYOUT, pd_context$OFFSET, fieldValue);
+        Pointer.set(struct, pd_context$OFFSET, fieldValue);
     }
 
     /**

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -92,7 +94,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -102,7 +104,7 @@ public class ibv_qp {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout qp_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp_context"));
@@ -136,7 +138,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
+        return Pointer.get(struct, qp_context$OFFSET);
     }
 
     /**
@@ -146,7 +148,7 @@ public class ibv_qp {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
+        Pointer.set(struct, qp_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -180,7 +182,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -190,7 +192,7 @@ public class ibv_qp {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout send_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("send_cq"));
@@ -224,7 +226,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
+        return Pointer.get(struct, send_cq$OFFSET);
     }
 
     /**
@@ -234,7 +236,7 @@ public class ibv_qp {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
+        Pointer.set(struct, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -268,7 +270,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
+        return Pointer.get(struct, recv_cq$OFFSET);
     }
 
     /**
@@ -278,7 +280,7 @@ public class ibv_qp {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
+        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -312,7 +314,7 @@ public class ibv_qp {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return struct.get(srq$LAYOUT, srq$OFFSET);
+        return Pointer.get(struct, srq$OFFSET);
     }
 
     /**
@@ -322,7 +324,7 @@ public class ibv_qp {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
+        Pointer.set(struct, srq$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));

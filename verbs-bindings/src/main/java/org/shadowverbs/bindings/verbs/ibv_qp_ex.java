@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -351,7 +353,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_atomic_cmp_swp(MemorySegment struct) {
-        return struct.get(wr_atomic_cmp_swp$LAYOUT, wr_atomic_cmp_swp$OFFSET);
+        return Pointer.get(struct, wr_atomic_cmp_swp$OFFSET);
     }
 
     /**
@@ -361,7 +363,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_atomic_cmp_swp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_atomic_cmp_swp$LAYOUT, wr_atomic_cmp_swp$OFFSET, fieldValue);
+        Pointer.set(struct, wr_atomic_cmp_swp$OFFSET, fieldValue);
     }
 
     /**
@@ -453,7 +455,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_atomic_fetch_add(MemorySegment struct) {
-        return struct.get(wr_atomic_fetch_add$LAYOUT, wr_atomic_fetch_add$OFFSET);
+        return Pointer.get(struct, wr_atomic_fetch_add$OFFSET);
     }
 
     /**
@@ -463,7 +465,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_atomic_fetch_add(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_atomic_fetch_add$LAYOUT, wr_atomic_fetch_add$OFFSET, fieldValue);
+        Pointer.set(struct, wr_atomic_fetch_add$OFFSET, fieldValue);
     }
 
     /**
@@ -555,7 +557,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_bind_mw(MemorySegment struct) {
-        return struct.get(wr_bind_mw$LAYOUT, wr_bind_mw$OFFSET);
+        return Pointer.get(struct, wr_bind_mw$OFFSET);
     }
 
     /**
@@ -565,7 +567,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_bind_mw(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_bind_mw$LAYOUT, wr_bind_mw$OFFSET, fieldValue);
+        Pointer.set(struct, wr_bind_mw$OFFSET, fieldValue);
     }
 
     /**
@@ -655,7 +657,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_local_inv(MemorySegment struct) {
-        return struct.get(wr_local_inv$LAYOUT, wr_local_inv$OFFSET);
+        return Pointer.get(struct, wr_local_inv$OFFSET);
     }
 
     /**
@@ -665,7 +667,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_local_inv(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_local_inv$LAYOUT, wr_local_inv$OFFSET, fieldValue);
+        Pointer.set(struct, wr_local_inv$OFFSET, fieldValue);
     }
 
     /**
@@ -756,7 +758,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_rdma_read(MemorySegment struct) {
-        return struct.get(wr_rdma_read$LAYOUT, wr_rdma_read$OFFSET);
+        return Pointer.get(struct, wr_rdma_read$OFFSET);
     }
 
     /**
@@ -766,7 +768,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_rdma_read(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_rdma_read$LAYOUT, wr_rdma_read$OFFSET, fieldValue);
+        Pointer.set(struct, wr_rdma_read$OFFSET, fieldValue);
     }
 
     /**
@@ -857,7 +859,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_rdma_write(MemorySegment struct) {
-        return struct.get(wr_rdma_write$LAYOUT, wr_rdma_write$OFFSET);
+        return Pointer.get(struct, wr_rdma_write$OFFSET);
     }
 
     /**
@@ -867,7 +869,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_rdma_write(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_rdma_write$LAYOUT, wr_rdma_write$OFFSET, fieldValue);
+        Pointer.set(struct, wr_rdma_write$OFFSET, fieldValue);
     }
 
     /**
@@ -959,7 +961,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_rdma_write_imm(MemorySegment struct) {
-        return struct.get(wr_rdma_write_imm$LAYOUT, wr_rdma_write_imm$OFFSET);
+        return Pointer.get(struct, wr_rdma_write_imm$OFFSET);
     }
 
     /**
@@ -969,7 +971,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_rdma_write_imm(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_rdma_write_imm$LAYOUT, wr_rdma_write_imm$OFFSET, fieldValue);
+        Pointer.set(struct, wr_rdma_write_imm$OFFSET, fieldValue);
     }
 
     /**
@@ -1058,7 +1060,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send(MemorySegment struct) {
-        return struct.get(wr_send$LAYOUT, wr_send$OFFSET);
+        return Pointer.get(struct, wr_send$OFFSET);
     }
 
     /**
@@ -1068,7 +1070,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_send$LAYOUT, wr_send$OFFSET, fieldValue);
+        Pointer.set(struct, wr_send$OFFSET, fieldValue);
     }
 
     /**
@@ -1158,7 +1160,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send_imm(MemorySegment struct) {
-        return struct.get(wr_send_imm$LAYOUT, wr_send_imm$OFFSET);
+        return Pointer.get(struct, wr_send_imm$OFFSET);
     }
 
     /**
@@ -1168,7 +1170,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send_imm(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_send_imm$LAYOUT, wr_send_imm$OFFSET, fieldValue);
+        Pointer.set(struct, wr_send_imm$OFFSET, fieldValue);
     }
 
     /**
@@ -1258,7 +1260,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send_inv(MemorySegment struct) {
-        return struct.get(wr_send_inv$LAYOUT, wr_send_inv$OFFSET);
+        return Pointer.get(struct, wr_send_inv$OFFSET);
     }
 
     /**
@@ -1268,7 +1270,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send_inv(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_send_inv$LAYOUT, wr_send_inv$OFFSET, fieldValue);
+        Pointer.set(struct, wr_send_inv$OFFSET, fieldValue);
     }
 
     /**
@@ -1360,7 +1362,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_send_tso(MemorySegment struct) {
-        return struct.get(wr_send_tso$LAYOUT, wr_send_tso$OFFSET);
+        return Pointer.get(struct, wr_send_tso$OFFSET);
     }
 
     /**
@@ -1370,7 +1372,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_send_tso(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_send_tso$LAYOUT, wr_send_tso$OFFSET, fieldValue);
+        Pointer.set(struct, wr_send_tso$OFFSET, fieldValue);
     }
 
     /**
@@ -1462,7 +1464,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_ud_addr(MemorySegment struct) {
-        return struct.get(wr_set_ud_addr$LAYOUT, wr_set_ud_addr$OFFSET);
+        return Pointer.get(struct, wr_set_ud_addr$OFFSET);
     }
 
     /**
@@ -1472,7 +1474,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_ud_addr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_set_ud_addr$LAYOUT, wr_set_ud_addr$OFFSET, fieldValue);
+        Pointer.set(struct, wr_set_ud_addr$OFFSET, fieldValue);
     }
 
     /**
@@ -1562,7 +1564,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_xrc_srqn(MemorySegment struct) {
-        return struct.get(wr_set_xrc_srqn$LAYOUT, wr_set_xrc_srqn$OFFSET);
+        return Pointer.get(struct, wr_set_xrc_srqn$OFFSET);
     }
 
     /**
@@ -1572,7 +1574,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_xrc_srqn(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_set_xrc_srqn$LAYOUT, wr_set_xrc_srqn$OFFSET, fieldValue);
+        Pointer.set(struct, wr_set_xrc_srqn$OFFSET, fieldValue);
     }
 
     /**
@@ -1663,7 +1665,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_inline_data(MemorySegment struct) {
-        return struct.get(wr_set_inline_data$LAYOUT, wr_set_inline_data$OFFSET);
+        return Pointer.get(struct, wr_set_inline_data$OFFSET);
     }
 
     /**
@@ -1673,7 +1675,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_inline_data(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_set_inline_data$LAYOUT, wr_set_inline_data$OFFSET, fieldValue);
+        Pointer.set(struct, wr_set_inline_data$OFFSET, fieldValue);
     }
 
     /**
@@ -1764,7 +1766,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_inline_data_list(MemorySegment struct) {
-        return struct.get(wr_set_inline_data_list$LAYOUT, wr_set_inline_data_list$OFFSET);
+        return Pointer.get(struct, wr_set_inline_data_list$OFFSET);
     }
 
     /**
@@ -1774,7 +1776,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_inline_data_list(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_set_inline_data_list$LAYOUT, wr_set_inline_data_list$OFFSET, fieldValue);
+        Pointer.set(struct, wr_set_inline_data_list$OFFSET, fieldValue);
     }
 
     /**
@@ -1866,7 +1868,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_sge(MemorySegment struct) {
-        return struct.get(wr_set_sge$LAYOUT, wr_set_sge$OFFSET);
+        return Pointer.get(struct, wr_set_sge$OFFSET);
     }
 
     /**
@@ -1876,7 +1878,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_sge(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_set_sge$LAYOUT, wr_set_sge$OFFSET, fieldValue);
+        Pointer.set(struct, wr_set_sge$OFFSET, fieldValue);
     }
 
     /**
@@ -1967,7 +1969,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_set_sge_list(MemorySegment struct) {
-        return struct.get(wr_set_sge_list$LAYOUT, wr_set_sge_list$OFFSET);
+        return Pointer.get(struct, wr_set_sge_list$OFFSET);
     }
 
     /**
@@ -1977,7 +1979,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_set_sge_list(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_set_sge_list$LAYOUT, wr_set_sge_list$OFFSET, fieldValue);
+        Pointer.set(struct, wr_set_sge_list$OFFSET, fieldValue);
     }
 
     /**
@@ -2066,7 +2068,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_start(MemorySegment struct) {
-        return struct.get(wr_start$LAYOUT, wr_start$OFFSET);
+        return Pointer.get(struct, wr_start$OFFSET);
     }
 
     /**
@@ -2076,7 +2078,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_start(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_start$LAYOUT, wr_start$OFFSET, fieldValue);
+        Pointer.set(struct, wr_start$OFFSET, fieldValue);
     }
 
     /**
@@ -2166,7 +2168,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_complete(MemorySegment struct) {
-        return struct.get(wr_complete$LAYOUT, wr_complete$OFFSET);
+        return Pointer.get(struct, wr_complete$OFFSET);
     }
 
     /**
@@ -2176,7 +2178,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_complete(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_complete$LAYOUT, wr_complete$OFFSET, fieldValue);
+        Pointer.set(struct, wr_complete$OFFSET, fieldValue);
     }
 
     /**
@@ -2265,7 +2267,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_abort(MemorySegment struct) {
-        return struct.get(wr_abort$LAYOUT, wr_abort$OFFSET);
+        return Pointer.get(struct, wr_abort$OFFSET);
     }
 
     /**
@@ -2275,7 +2277,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_abort(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_abort$LAYOUT, wr_abort$OFFSET, fieldValue);
+        Pointer.set(struct, wr_abort$OFFSET, fieldValue);
     }
 
     /**
@@ -2367,7 +2369,7 @@ public class ibv_qp_ex {
      * }
      */
     public static MemorySegment wr_atomic_write(MemorySegment struct) {
-        return struct.get(wr_atomic_write$LAYOUT, wr_atomic_write$OFFSET);
+        return Pointer.get(struct, wr_atomic_write$OFFSET);
     }
 
     /**
@@ -2377,7 +2379,7 @@ public class ibv_qp_ex {
      * }
      */
     public static void wr_atomic_write(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wr_atomic_write$LAYOUT, wr_atomic_write$OFFSET, fieldValue);
+        Pointer.set(struct, wr_atomic_write$OFFSET, fieldValue);
     }
 
     /**

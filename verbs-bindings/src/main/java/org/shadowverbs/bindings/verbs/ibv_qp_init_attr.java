@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -80,7 +82,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
+        return Pointer.get(struct, qp_context$OFFSET);
     }
 
     /**
@@ -90,7 +92,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
+        Pointer.set(struct, qp_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout send_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("send_cq"));
@@ -124,7 +126,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
+        return Pointer.get(struct, send_cq$OFFSET);
     }
 
     /**
@@ -134,7 +136,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
+        Pointer.set(struct, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -168,7 +170,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
+        return Pointer.get(struct, recv_cq$OFFSET);
     }
 
     /**
@@ -178,7 +180,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
+        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -212,7 +214,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return struct.get(srq$LAYOUT, srq$OFFSET);
+        return Pointer.get(struct, srq$OFFSET);
     }
 
     /**
@@ -222,7 +224,7 @@ public class ibv_qp_init_attr {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
+        Pointer.set(struct, srq$OFFSET, fieldValue);
     }
 
     private static final GroupLayout cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("cap"));

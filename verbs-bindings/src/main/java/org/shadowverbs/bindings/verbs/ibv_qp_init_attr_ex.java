@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -99,7 +101,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
+        return Pointer.get(struct, qp_context$OFFSET);
     }
 
     /**
@@ -109,7 +111,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
+        Pointer.set(struct, qp_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout send_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("send_cq"));
@@ -143,7 +145,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment send_cq(MemorySegment struct) {
-        return struct.get(send_cq$LAYOUT, send_cq$OFFSET);
+        return Pointer.get(struct, send_cq$OFFSET);
     }
 
     /**
@@ -153,7 +155,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void send_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(send_cq$LAYOUT, send_cq$OFFSET, fieldValue);
+        Pointer.set(struct, send_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout recv_cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("recv_cq"));
@@ -187,7 +189,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment recv_cq(MemorySegment struct) {
-        return struct.get(recv_cq$LAYOUT, recv_cq$OFFSET);
+        return Pointer.get(struct, recv_cq$OFFSET);
     }
 
     /**
@@ -197,7 +199,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void recv_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(recv_cq$LAYOUT, recv_cq$OFFSET, fieldValue);
+        Pointer.set(struct, recv_cq$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq"));
@@ -231,7 +233,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment srq(MemorySegment struct) {
-        return struct.get(srq$LAYOUT, srq$OFFSET);
+        return Pointer.get(struct, srq$OFFSET);
     }
 
     /**
@@ -241,7 +243,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void srq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq$LAYOUT, srq$OFFSET, fieldValue);
+        Pointer.set(struct, srq$OFFSET, fieldValue);
     }
 
     private static final GroupLayout cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("cap"));
@@ -451,7 +453,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -461,7 +463,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
@@ -495,7 +497,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
+        return Pointer.get(struct, xrcd$OFFSET);
     }
 
     /**
@@ -505,7 +507,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
+        Pointer.set(struct, xrcd$OFFSET, fieldValue);
     }
 
     private static final OfInt create_flags$LAYOUT = (OfInt)$LAYOUT.select(groupElement("create_flags"));
@@ -627,7 +629,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static MemorySegment rwq_ind_tbl(MemorySegment struct) {
-        return struct.get(rwq_ind_tbl$LAYOUT, rwq_ind_tbl$OFFSET);
+        return Pointer.get(struct, rwq_ind_tbl$OFFSET);
     }
 
     /**
@@ -637,7 +639,7 @@ public class ibv_qp_init_attr_ex {
      * }
      */
     public static void rwq_ind_tbl(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(rwq_ind_tbl$LAYOUT, rwq_ind_tbl$OFFSET, fieldValue);
+        Pointer.set(struct, rwq_ind_tbl$OFFSET, fieldValue);
     }
 
     private static final GroupLayout rx_hash_conf$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("rx_hash_conf"));

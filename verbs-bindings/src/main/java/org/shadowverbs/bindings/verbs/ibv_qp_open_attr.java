@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -164,7 +166,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
+        return Pointer.get(struct, xrcd$OFFSET);
     }
 
     /**
@@ -174,7 +176,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
+        Pointer.set(struct, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout qp_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("qp_context"));
@@ -208,7 +210,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static MemorySegment qp_context(MemorySegment struct) {
-        return struct.get(qp_context$LAYOUT, qp_context$OFFSET);
+        return Pointer.get(struct, qp_context$OFFSET);
     }
 
     /**
@@ -218,7 +220,7 @@ public class ibv_qp_open_attr {
      * }
      */
     public static void qp_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(qp_context$LAYOUT, qp_context$OFFSET, fieldValue);
+        Pointer.set(struct, qp_context$OFFSET, fieldValue);
     }
 
     private static final OfInt qp_type$LAYOUT = (OfInt)$LAYOUT.select(groupElement("qp_type"));

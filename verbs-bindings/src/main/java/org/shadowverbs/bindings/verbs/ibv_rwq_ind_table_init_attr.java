@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -117,7 +119,7 @@ public class ibv_rwq_ind_table_init_attr {
      * }
      */
     public static MemorySegment ind_tbl(MemorySegment struct) {
-        return struct.get(ind_tbl$LAYOUT, ind_tbl$OFFSET);
+        return Pointer.get(struct, ind_tbl$OFFSET);
     }
 
     /**
@@ -127,7 +129,7 @@ public class ibv_rwq_ind_table_init_attr {
      * }
      */
     public static void ind_tbl(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(ind_tbl$LAYOUT, ind_tbl$OFFSET, fieldValue);
+        Pointer.set(struct, ind_tbl$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -162,7 +164,7 @@ public class ibv_rx_hash_conf {
      * }
      */
     public static MemorySegment rx_hash_key(MemorySegment struct) {
-        return struct.get(rx_hash_key$LAYOUT, rx_hash_key$OFFSET);
+        return Pointer.get(struct, rx_hash_key$OFFSET);
     }
 
     /**
@@ -172,7 +174,7 @@ public class ibv_rx_hash_conf {
      * }
      */
     public static void rx_hash_key(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(rx_hash_key$LAYOUT, rx_hash_key$OFFSET, fieldValue);
+        Pointer.set(struct, rx_hash_key$OFFSET, fieldValue);
     }
 
     private static final OfLong rx_hash_fields_mask$LAYOUT = (OfLong)$LAYOUT.select(groupElement("rx_hash_fields_mask"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -170,7 +172,7 @@ public class ibv_send_wr {
      * }
      */
     public static MemorySegment next(MemorySegment struct) {
-        return struct.get(next$LAYOUT, next$OFFSET);
+        return Pointer.get(struct, next$OFFSET);
     }
 
     /**
@@ -180,7 +182,7 @@ public class ibv_send_wr {
      * }
      */
     public static void next(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(next$LAYOUT, next$OFFSET, fieldValue);
+        Pointer.set(struct, next$OFFSET, fieldValue);
     }
 
     private static final AddressLayout sg_list$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("sg_list"));
@@ -214,7 +216,7 @@ public class ibv_send_wr {
      * }
      */
     public static MemorySegment sg_list(MemorySegment struct) {
-        return struct.get(sg_list$LAYOUT, sg_list$OFFSET);
+        return Pointer.get(struct, sg_list$OFFSET);
     }
 
     /**
@@ -224,7 +226,7 @@ public class ibv_send_wr {
      * }
      */
     public static void sg_list(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(sg_list$LAYOUT, sg_list$OFFSET, fieldValue);
+        Pointer.set(struct, sg_list$OFFSET, fieldValue);
     }
 
     private static final OfInt num_sge$LAYOUT = (OfInt)$LAYOUT.select(groupElement("num_sge"));
@@ -1078,7 +1080,7 @@ public class ibv_send_wr {
              * }
              */
             public static MemorySegment ah(MemorySegment struct) {
-                return struct.get(ah$LAYOUT, ah$OFFSET);
+                return Pointer.get(struct, ah$OFFSET);
             }
 
             /**
@@ -1088,7 +1090,7 @@ public class ibv_send_wr {
              * }
              */
             public static void ah(MemorySegment struct, MemorySegment fieldValue) {
-                struct.set(ah$LAYOUT, ah$OFFSET, fieldValue);
+                Pointer.set(struct, ah$OFFSET, fieldValue);
             }
 
             private static final OfInt remote_qpn$LAYOUT = (OfInt)$LAYOUT.select(groupElement("remote_qpn"));
@@ -1793,7 +1795,7 @@ public class ibv_send_wr {
          * }
          */
         public static MemorySegment mw(MemorySegment struct) {
-            return struct.get(mw$LAYOUT, mw$OFFSET);
+            return Pointer.get(struct, mw$OFFSET);
         }
 
         /**
@@ -1803,7 +1805,7 @@ public class ibv_send_wr {
          * }
          */
         public static void mw(MemorySegment struct, MemorySegment fieldValue) {
-            struct.set(mw$LAYOUT, mw$OFFSET, fieldValue);
+            Pointer.set(struct, mw$OFFSET, fieldValue);
         }
 
         private static final OfInt rkey$LAYOUT = (OfInt)$LAYOUT.select(groupElement("rkey"));
@@ -2059,7 +2061,7 @@ public class ibv_send_wr {
          * }
          */
         public static MemorySegment hdr(MemorySegment struct) {
-            return struct.get(hdr$LAYOUT, hdr$OFFSET);
+            return Pointer.get(struct, hdr$OFFSET);
         }
 
         /**
@@ -2069,7 +2071,7 @@ public class ibv_send_wr {
          * }
          */
         public static void hdr(MemorySegment struct, MemorySegment fieldValue) {
-            struct.set(hdr$LAYOUT, hdr$OFFSET, fieldValue);
+            Pointer.set(struct, hdr$OFFSET, fieldValue);
         }
 
         private static final OfShort hdr_sz$LAYOUT = (OfShort)$LAYOUT.select(groupElement("hdr_sz"));

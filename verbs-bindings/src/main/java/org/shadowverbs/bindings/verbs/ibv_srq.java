@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -81,7 +83,7 @@ public class ibv_srq {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -91,7 +93,7 @@ public class ibv_srq {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout srq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("srq_context"));
@@ -125,7 +127,7 @@ public class ibv_srq {
      * }
      */
     public static MemorySegment srq_context(MemorySegment struct) {
-        return struct.get(srq_context$LAYOUT, srq_context$OFFSET);
+        return Pointer.get(struct, srq_context$OFFSET);
     }
 
     /**
@@ -135,7 +137,7 @@ public class ibv_srq {
      * }
      */
     public static void srq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq_context$LAYOUT, srq_context$OFFSET, fieldValue);
+        Pointer.set(struct, srq_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -169,7 +171,7 @@ public class ibv_srq {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -179,7 +181,7 @@ public class ibv_srq {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final OfInt handle$LAYOUT = (OfInt)$LAYOUT.select(groupElement("handle"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -70,7 +72,7 @@ public class ibv_srq_init_attr {
      * }
      */
     public static MemorySegment srq_context(MemorySegment struct) {
-        return struct.get(srq_context$LAYOUT, srq_context$OFFSET);
+        return Pointer.get(struct, srq_context$OFFSET);
     }
 
     /**
@@ -80,7 +82,7 @@ public class ibv_srq_init_attr {
      * }
      */
     public static void srq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq_context$LAYOUT, srq_context$OFFSET, fieldValue);
+        Pointer.set(struct, srq_context$OFFSET, fieldValue);
     }
 
     private static final GroupLayout attr$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("attr"));

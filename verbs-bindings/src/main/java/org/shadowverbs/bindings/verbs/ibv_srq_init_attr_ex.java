@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -82,7 +84,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment srq_context(MemorySegment struct) {
-        return struct.get(srq_context$LAYOUT, srq_context$OFFSET);
+        return Pointer.get(struct, srq_context$OFFSET);
     }
 
     /**
@@ -92,7 +94,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void srq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(srq_context$LAYOUT, srq_context$OFFSET, fieldValue);
+        Pointer.set(struct, srq_context$OFFSET, fieldValue);
     }
 
     private static final GroupLayout attr$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("attr"));
@@ -258,7 +260,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -268,7 +270,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout xrcd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("xrcd"));
@@ -302,7 +304,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment xrcd(MemorySegment struct) {
-        return struct.get(xrcd$LAYOUT, xrcd$OFFSET);
+        return Pointer.get(struct, xrcd$OFFSET);
     }
 
     /**
@@ -312,7 +314,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(xrcd$LAYOUT, xrcd$OFFSET, fieldValue);
+        Pointer.set(struct, xrcd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -346,7 +348,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return struct.get(cq$LAYOUT, cq$OFFSET);
+        return Pointer.get(struct, cq$OFFSET);
     }
 
     /**
@@ -356,7 +358,7 @@ public class ibv_srq_init_attr_ex {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
+        Pointer.set(struct, cq$OFFSET, fieldValue);
     }
 
     private static final GroupLayout tm_cap$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("tm_cap"));

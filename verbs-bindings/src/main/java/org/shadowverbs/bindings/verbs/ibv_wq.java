@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -91,7 +93,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment context(MemorySegment struct) {
-        return struct.get(context$LAYOUT, context$OFFSET);
+        return Pointer.get(struct, context$OFFSET);
     }
 
     /**
@@ -101,7 +103,7 @@ public class ibv_wq {
      * }
      */
     public static void context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(context$LAYOUT, context$OFFSET, fieldValue);
+        Pointer.set(struct, context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout wq_context$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("wq_context"));
@@ -135,7 +137,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment wq_context(MemorySegment struct) {
-        return struct.get(wq_context$LAYOUT, wq_context$OFFSET);
+        return Pointer.get(struct, wq_context$OFFSET);
     }
 
     /**
@@ -145,7 +147,7 @@ public class ibv_wq {
      * }
      */
     public static void wq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wq_context$LAYOUT, wq_context$OFFSET, fieldValue);
+        Pointer.set(struct, wq_context$OFFSET, fieldValue);
     }
 
     private static final AddressLayout pd$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("pd"));
@@ -179,7 +181,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -189,7 +191,7 @@ public class ibv_wq {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -223,7 +225,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return struct.get(cq$LAYOUT, cq$OFFSET);
+        return Pointer.get(struct, cq$OFFSET);
     }
 
     /**
@@ -233,7 +235,7 @@ public class ibv_wq {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
+        Pointer.set(struct, cq$OFFSET, fieldValue);
     }
 
     private static final OfInt wq_num$LAYOUT = (OfInt)$LAYOUT.select(groupElement("wq_num"));
@@ -501,7 +503,7 @@ public class ibv_wq {
      * }
      */
     public static MemorySegment post_recv(MemorySegment struct) {
-        return struct.get(post_recv$LAYOUT, post_recv$OFFSET);
+        return Pointer.get(struct, post_recv$OFFSET);
     }
 
     /**
@@ -511,7 +513,7 @@ public class ibv_wq {
      * }
      */
     public static void post_recv(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(post_recv$LAYOUT, post_recv$OFFSET, fieldValue);
+        Pointer.set(struct, post_recv$OFFSET, fieldValue);
     }
 
     private static final GroupLayout mutex$LAYOUT = (GroupLayout)$LAYOUT.select(groupElement("mutex"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -82,7 +84,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static MemorySegment wq_context(MemorySegment struct) {
-        return struct.get(wq_context$LAYOUT, wq_context$OFFSET);
+        return Pointer.get(struct, wq_context$OFFSET);
     }
 
     /**
@@ -92,7 +94,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static void wq_context(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(wq_context$LAYOUT, wq_context$OFFSET, fieldValue);
+        Pointer.set(struct, wq_context$OFFSET, fieldValue);
     }
 
     private static final OfInt wq_type$LAYOUT = (OfInt)$LAYOUT.select(groupElement("wq_type"));
@@ -258,7 +260,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static MemorySegment pd(MemorySegment struct) {
-        return struct.get(pd$LAYOUT, pd$OFFSET);
+        return Pointer.get(struct, pd$OFFSET);
     }
 
     /**
@@ -268,7 +270,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static void pd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(pd$LAYOUT, pd$OFFSET, fieldValue);
+        Pointer.set(struct, pd$OFFSET, fieldValue);
     }
 
     private static final AddressLayout cq$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("cq"));
@@ -302,7 +304,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static MemorySegment cq(MemorySegment struct) {
-        return struct.get(cq$LAYOUT, cq$OFFSET);
+        return Pointer.get(struct, cq$OFFSET);
     }
 
     /**
@@ -312,7 +314,7 @@ public class ibv_wq_init_attr {
      * }
      */
     public static void cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(cq$LAYOUT, cq$OFFSET, fieldValue);
+        Pointer.set(struct, cq$OFFSET, fieldValue);
     }
 
     private static final OfInt comp_mask$LAYOUT = (OfInt)$LAYOUT.select(groupElement("comp_mask"));

@@ -2,6 +2,8 @@
 
 package org.shadowverbs.bindings.verbs;
 
+import org.shadowverbs.bindings.Pointer;
+
 import java.lang.invoke.*;
 import java.lang.foreign.*;
 import java.nio.ByteOrder;
@@ -206,7 +208,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment query_port(MemorySegment struct) {
-        return struct.get(query_port$LAYOUT, query_port$OFFSET);
+        return Pointer.get(struct, query_port$OFFSET);
     }
 
     /**
@@ -216,7 +218,7 @@ public class verbs_context {
      * }
      */
     public static void query_port(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(query_port$LAYOUT, query_port$OFFSET, fieldValue);
+        Pointer.set(struct, query_port$OFFSET, fieldValue);
     }
 
     /**
@@ -310,7 +312,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment advise_mr(MemorySegment struct) {
-        return struct.get(advise_mr$LAYOUT, advise_mr$OFFSET);
+        return Pointer.get(struct, advise_mr$OFFSET);
     }
 
     /**
@@ -320,7 +322,7 @@ public class verbs_context {
      * }
      */
     public static void advise_mr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(advise_mr$LAYOUT, advise_mr$OFFSET, fieldValue);
+        Pointer.set(struct, advise_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -410,7 +412,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_null_mr(MemorySegment struct) {
-        return struct.get(alloc_null_mr$LAYOUT, alloc_null_mr$OFFSET);
+        return Pointer.get(struct, alloc_null_mr$OFFSET);
     }
 
     /**
@@ -420,7 +422,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_null_mr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(alloc_null_mr$LAYOUT, alloc_null_mr$OFFSET, fieldValue);
+        Pointer.set(struct, alloc_null_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -513,7 +515,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment read_counters(MemorySegment struct) {
-        return struct.get(read_counters$LAYOUT, read_counters$OFFSET);
+        return Pointer.get(struct, read_counters$OFFSET);
     }
 
     /**
@@ -523,7 +525,7 @@ public class verbs_context {
      * }
      */
     public static void read_counters(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(read_counters$LAYOUT, read_counters$OFFSET, fieldValue);
+        Pointer.set(struct, read_counters$OFFSET, fieldValue);
     }
 
     /**
@@ -615,7 +617,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment attach_counters_point_flow(MemorySegment struct) {
-        return struct.get(attach_counters_point_flow$LAYOUT, attach_counters_point_flow$OFFSET);
+        return Pointer.get(struct, attach_counters_point_flow$OFFSET);
     }
 
     /**
@@ -625,7 +627,7 @@ public class verbs_context {
      * }
      */
     public static void attach_counters_point_flow(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(attach_counters_point_flow$LAYOUT, attach_counters_point_flow$OFFSET, fieldValue);
+        Pointer.set(struct, attach_counters_point_flow$OFFSET, fieldValue);
     }
 
     /**
@@ -716,7 +718,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_counters(MemorySegment struct) {
-        return struct.get(create_counters$LAYOUT, create_counters$OFFSET);
+        return Pointer.get(struct, create_counters$OFFSET);
     }
 
     /**
@@ -726,7 +728,7 @@ public class verbs_context {
      * }
      */
     public static void create_counters(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(create_counters$LAYOUT, create_counters$OFFSET, fieldValue);
+        Pointer.set(struct, create_counters$OFFSET, fieldValue);
     }
 
     /**
@@ -816,7 +818,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_counters(MemorySegment struct) {
-        return struct.get(destroy_counters$LAYOUT, destroy_counters$OFFSET);
+        return Pointer.get(struct, destroy_counters$OFFSET);
     }
 
     /**
@@ -826,7 +828,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_counters(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(destroy_counters$LAYOUT, destroy_counters$OFFSET, fieldValue);
+        Pointer.set(struct, destroy_counters$OFFSET, fieldValue);
     }
 
     /**
@@ -920,7 +922,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment reg_dm_mr(MemorySegment struct) {
-        return struct.get(reg_dm_mr$LAYOUT, reg_dm_mr$OFFSET);
+        return Pointer.get(struct, reg_dm_mr$OFFSET);
     }
 
     /**
@@ -930,7 +932,7 @@ public class verbs_context {
      * }
      */
     public static void reg_dm_mr(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(reg_dm_mr$LAYOUT, reg_dm_mr$OFFSET, fieldValue);
+        Pointer.set(struct, reg_dm_mr$OFFSET, fieldValue);
     }
 
     /**
@@ -1021,7 +1023,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_dm(MemorySegment struct) {
-        return struct.get(alloc_dm$LAYOUT, alloc_dm$OFFSET);
+        return Pointer.get(struct, alloc_dm$OFFSET);
     }
 
     /**
@@ -1031,7 +1033,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_dm(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(alloc_dm$LAYOUT, alloc_dm$OFFSET, fieldValue);
+        Pointer.set(struct, alloc_dm$OFFSET, fieldValue);
     }
 
     /**
@@ -1121,7 +1123,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment free_dm(MemorySegment struct) {
-        return struct.get(free_dm$LAYOUT, free_dm$OFFSET);
+        return Pointer.get(struct, free_dm$OFFSET);
     }
 
     /**
@@ -1131,7 +1133,7 @@ public class verbs_context {
      * }
      */
     public static void free_dm(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(free_dm$LAYOUT, free_dm$OFFSET, fieldValue);
+        Pointer.set(struct, free_dm$OFFSET, fieldValue);
     }
 
     /**
@@ -1222,7 +1224,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_flow_action_esp(MemorySegment struct) {
-        return struct.get(modify_flow_action_esp$LAYOUT, modify_flow_action_esp$OFFSET);
+        return Pointer.get(struct, modify_flow_action_esp$OFFSET);
     }
 
     /**
@@ -1232,7 +1234,7 @@ public class verbs_context {
      * }
      */
     public static void modify_flow_action_esp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(modify_flow_action_esp$LAYOUT, modify_flow_action_esp$OFFSET, fieldValue);
+        Pointer.set(struct, modify_flow_action_esp$OFFSET, fieldValue);
     }
 
     /**
@@ -1322,7 +1324,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_flow_action(MemorySegment struct) {
-        return struct.get(destroy_flow_action$LAYOUT, destroy_flow_action$OFFSET);
+        return Pointer.get(struct, destroy_flow_action$OFFSET);
     }
 
     /**
@@ -1332,7 +1334,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_flow_action(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(destroy_flow_action$LAYOUT, destroy_flow_action$OFFSET, fieldValue);
+        Pointer.set(struct, destroy_flow_action$OFFSET, fieldValue);
     }
 
     /**
@@ -1423,7 +1425,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_flow_action_esp(MemorySegment struct) {
-        return struct.get(create_flow_action_esp$LAYOUT, create_flow_action_esp$OFFSET);
+        return Pointer.get(struct, create_flow_action_esp$OFFSET);
     }
 
     /**
@@ -1433,7 +1435,7 @@ public class verbs_context {
      * }
      */
     public static void create_flow_action_esp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(create_flow_action_esp$LAYOUT, create_flow_action_esp$OFFSET, fieldValue);
+        Pointer.set(struct, create_flow_action_esp$OFFSET, fieldValue);
     }
 
     /**
@@ -1524,7 +1526,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_qp_rate_limit(MemorySegment struct) {
-        return struct.get(modify_qp_rate_limit$LAYOUT, modify_qp_rate_limit$OFFSET);
+        return Pointer.get(struct, modify_qp_rate_limit$OFFSET);
     }
 
     /**
@@ -1534,7 +1536,7 @@ public class verbs_context {
      * }
      */
     public static void modify_qp_rate_limit(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(modify_qp_rate_limit$LAYOUT, modify_qp_rate_limit$OFFSET, fieldValue);
+        Pointer.set(struct, modify_qp_rate_limit$OFFSET, fieldValue);
     }
 
     /**
@@ -1625,7 +1627,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_parent_domain(MemorySegment struct) {
-        return struct.get(alloc_parent_domain$LAYOUT, alloc_parent_domain$OFFSET);
+        return Pointer.get(struct, alloc_parent_domain$OFFSET);
     }
 
     /**
@@ -1635,7 +1637,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_parent_domain(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(alloc_parent_domain$LAYOUT, alloc_parent_domain$OFFSET, fieldValue);
+        Pointer.set(struct, alloc_parent_domain$OFFSET, fieldValue);
     }
 
     /**
@@ -1725,7 +1727,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment dealloc_td(MemorySegment struct) {
-        return struct.get(dealloc_td$LAYOUT, dealloc_td$OFFSET);
+        return Pointer.get(struct, dealloc_td$OFFSET);
     }
 
     /**
@@ -1735,7 +1737,7 @@ public class verbs_context {
      * }
      */
     public static void dealloc_td(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(dealloc_td$LAYOUT, dealloc_td$OFFSET, fieldValue);
+        Pointer.set(struct, dealloc_td$OFFSET, fieldValue);
     }
 
     /**
@@ -1826,7 +1828,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment alloc_td(MemorySegment struct) {
-        return struct.get(alloc_td$LAYOUT, alloc_td$OFFSET);
+        return Pointer.get(struct, alloc_td$OFFSET);
     }
 
     /**
@@ -1836,7 +1838,7 @@ public class verbs_context {
      * }
      */
     public static void alloc_td(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(alloc_td$LAYOUT, alloc_td$OFFSET, fieldValue);
+        Pointer.set(struct, alloc_td$OFFSET, fieldValue);
     }
 
     /**
@@ -1927,7 +1929,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_cq(MemorySegment struct) {
-        return struct.get(modify_cq$LAYOUT, modify_cq$OFFSET);
+        return Pointer.get(struct, modify_cq$OFFSET);
     }
 
     /**
@@ -1937,7 +1939,7 @@ public class verbs_context {
      * }
      */
     public static void modify_cq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(modify_cq$LAYOUT, modify_cq$OFFSET, fieldValue);
+        Pointer.set(struct, modify_cq$OFFSET, fieldValue);
     }
 
     /**
@@ -2029,7 +2031,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment post_srq_ops(MemorySegment struct) {
-        return struct.get(post_srq_ops$LAYOUT, post_srq_ops$OFFSET);
+        return Pointer.get(struct, post_srq_ops$OFFSET);
     }
 
     /**
@@ -2039,7 +2041,7 @@ public class verbs_context {
      * }
      */
     public static void post_srq_ops(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(post_srq_ops$LAYOUT, post_srq_ops$OFFSET, fieldValue);
+        Pointer.set(struct, post_srq_ops$OFFSET, fieldValue);
     }
 
     /**
@@ -2129,7 +2131,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_rwq_ind_table(MemorySegment struct) {
-        return struct.get(destroy_rwq_ind_table$LAYOUT, destroy_rwq_ind_table$OFFSET);
+        return Pointer.get(struct, destroy_rwq_ind_table$OFFSET);
     }
 
     /**
@@ -2139,7 +2141,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_rwq_ind_table(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(destroy_rwq_ind_table$LAYOUT, destroy_rwq_ind_table$OFFSET, fieldValue);
+        Pointer.set(struct, destroy_rwq_ind_table$OFFSET, fieldValue);
     }
 
     /**
@@ -2230,7 +2232,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_rwq_ind_table(MemorySegment struct) {
-        return struct.get(create_rwq_ind_table$LAYOUT, create_rwq_ind_table$OFFSET);
+        return Pointer.get(struct, create_rwq_ind_table$OFFSET);
     }
 
     /**
@@ -2240,7 +2242,7 @@ public class verbs_context {
      * }
      */
     public static void create_rwq_ind_table(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(create_rwq_ind_table$LAYOUT, create_rwq_ind_table$OFFSET, fieldValue);
+        Pointer.set(struct, create_rwq_ind_table$OFFSET, fieldValue);
     }
 
     /**
@@ -2330,7 +2332,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment destroy_wq(MemorySegment struct) {
-        return struct.get(destroy_wq$LAYOUT, destroy_wq$OFFSET);
+        return Pointer.get(struct, destroy_wq$OFFSET);
     }
 
     /**
@@ -2340,7 +2342,7 @@ public class verbs_context {
      * }
      */
     public static void destroy_wq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(destroy_wq$LAYOUT, destroy_wq$OFFSET, fieldValue);
+        Pointer.set(struct, destroy_wq$OFFSET, fieldValue);
     }
 
     /**
@@ -2431,7 +2433,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment modify_wq(MemorySegment struct) {
-        return struct.get(modify_wq$LAYOUT, modify_wq$OFFSET);
+        return Pointer.get(struct, modify_wq$OFFSET);
     }
 
     /**
@@ -2441,7 +2443,7 @@ public class verbs_context {
      * }
      */
     public static void modify_wq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(modify_wq$LAYOUT, modify_wq$OFFSET, fieldValue);
+        Pointer.set(struct, modify_wq$OFFSET, fieldValue);
     }
 
     /**
@@ -2532,7 +2534,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_wq(MemorySegment struct) {
-        return struct.get(create_wq$LAYOUT, create_wq$OFFSET);
+        return Pointer.get(struct, create_wq$OFFSET);
     }
 
     /**
@@ -2542,7 +2544,7 @@ public class verbs_context {
      * }
      */
     public static void create_wq(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(create_wq$LAYOUT, create_wq$OFFSET, fieldValue);
+        Pointer.set(struct, create_wq$OFFSET, fieldValue);
     }
 
     /**
@@ -2633,7 +2635,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment query_rt_values(MemorySegment struct) {
-        return struct.get(query_rt_values$LAYOUT, query_rt_values$OFFSET);
+        return Pointer.get(struct, query_rt_values$OFFSET);
     }
 
     /**
@@ -2643,7 +2645,7 @@ public class verbs_context {
      * }
      */
     public static void query_rt_values(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(query_rt_values$LAYOUT, query_rt_values$OFFSET, fieldValue);
+        Pointer.set(struct, query_rt_values$OFFSET, fieldValue);
     }
 
     /**
@@ -2734,7 +2736,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_cq_ex(MemorySegment struct) {
-        return struct.get(create_cq_ex$LAYOUT, create_cq_ex$OFFSET);
+        return Pointer.get(struct, create_cq_ex$OFFSET);
     }
 
     /**
@@ -2744,7 +2746,7 @@ public class verbs_context {
      * }
      */
     public static void create_cq_ex(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(create_cq_ex$LAYOUT, create_cq_ex$OFFSET, fieldValue);
+        Pointer.set(struct, create_cq_ex$OFFSET, fieldValue);
     }
 
     private static final AddressLayout priv$LAYOUT = (AddressLayout)$LAYOUT.select(groupElement("priv"));
@@ -2778,7 +2780,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment priv(MemorySegment struct) {
-        return struct.get(priv$LAYOUT, priv$OFFSET);
+        return Pointer.get(struct, priv$OFFSET);
     }
 
     /**
@@ -2788,7 +2790,7 @@ public class verbs_context {
      * }
      */
     public static void priv(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(priv$LAYOUT, priv$OFFSET, fieldValue);
+        Pointer.set(struct, priv$OFFSET, fieldValue);
     }
 
     /**
@@ -2881,7 +2883,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment query_device_ex(MemorySegment struct) {
-        return struct.get(query_device_ex$LAYOUT, query_device_ex$OFFSET);
+        return Pointer.get(struct, query_device_ex$OFFSET);
     }
 
     /**
@@ -2891,7 +2893,7 @@ public class verbs_context {
      * }
      */
     public static void query_device_ex(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(query_device_ex$LAYOUT, query_device_ex$OFFSET, fieldValue);
+        Pointer.set(struct, query_device_ex$OFFSET, fieldValue);
     }
 
     /**
@@ -2981,7 +2983,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ibv_destroy_flow(MemorySegment struct) {
-        return struct.get(ibv_destroy_flow$LAYOUT, ibv_destroy_flow$OFFSET);
+        return Pointer.get(struct, ibv_destroy_flow$OFFSET);
     }
 
     /**
@@ -2991,7 +2993,7 @@ public class verbs_context {
      * }
      */
     public static void ibv_destroy_flow(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(ibv_destroy_flow$LAYOUT, ibv_destroy_flow$OFFSET, fieldValue);
+        Pointer.set(struct, ibv_destroy_flow$OFFSET, fieldValue);
     }
 
     /**
@@ -3078,7 +3080,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ABI_placeholder2(MemorySegment struct) {
-        return struct.get(ABI_placeholder2$LAYOUT, ABI_placeholder2$OFFSET);
+        return Pointer.get(struct, ABI_placeholder2$OFFSET);
     }
 
     /**
@@ -3088,7 +3090,7 @@ public class verbs_context {
      * }
      */
     public static void ABI_placeholder2(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(ABI_placeholder2$LAYOUT, ABI_placeholder2$OFFSET, fieldValue);
+        Pointer.set(struct, ABI_placeholder2$OFFSET, fieldValue);
     }
 
     /**
@@ -3179,7 +3181,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ibv_create_flow(MemorySegment struct) {
-        return struct.get(ibv_create_flow$LAYOUT, ibv_create_flow$OFFSET);
+        return Pointer.get(struct, ibv_create_flow$OFFSET);
     }
 
     /**
@@ -3189,7 +3191,7 @@ public class verbs_context {
      * }
      */
     public static void ibv_create_flow(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(ibv_create_flow$LAYOUT, ibv_create_flow$OFFSET, fieldValue);
+        Pointer.set(struct, ibv_create_flow$OFFSET, fieldValue);
     }
 
     /**
@@ -3276,7 +3278,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment ABI_placeholder1(MemorySegment struct) {
-        return struct.get(ABI_placeholder1$LAYOUT, ABI_placeholder1$OFFSET);
+        return Pointer.get(struct, ABI_placeholder1$OFFSET);
     }
 
     /**
@@ -3286,7 +3288,7 @@ public class verbs_context {
      * }
      */
     public static void ABI_placeholder1(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(ABI_placeholder1$LAYOUT, ABI_placeholder1$OFFSET, fieldValue);
+        Pointer.set(struct, ABI_placeholder1$OFFSET, fieldValue);
     }
 
     /**
@@ -3377,7 +3379,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment open_qp(MemorySegment struct) {
-        return struct.get(open_qp$LAYOUT, open_qp$OFFSET);
+        return Pointer.get(struct, open_qp$OFFSET);
     }
 
     /**
@@ -3387,7 +3389,7 @@ public class verbs_context {
      * }
      */
     public static void open_qp(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(open_qp$LAYOUT, open_qp$OFFSET, fieldValue);
+        Pointer.set(struct, open_qp$OFFSET, fieldValue);
     }
 
     /**
@@ -3478,7 +3480,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_qp_ex(MemorySegment struct) {
-        return struct.get(create_qp_ex$LAYOUT, create_qp_ex$OFFSET);
+        return Pointer.get(struct, create_qp_ex$OFFSET);
     }
 
     /**
@@ -3488,7 +3490,7 @@ public class verbs_context {
      * }
      */
     public static void create_qp_ex(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(create_qp_ex$LAYOUT, create_qp_ex$OFFSET, fieldValue);
+        Pointer.set(struct, create_qp_ex$OFFSET, fieldValue);
     }
 
     /**
@@ -3579,7 +3581,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment get_srq_num(MemorySegment struct) {
-        return struct.get(get_srq_num$LAYOUT, get_srq_num$OFFSET);
+        return Pointer.get(struct, get_srq_num$OFFSET);
     }
 
     /**
@@ -3589,7 +3591,7 @@ public class verbs_context {
      * }
      */
     public static void get_srq_num(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(get_srq_num$LAYOUT, get_srq_num$OFFSET, fieldValue);
+        Pointer.set(struct, get_srq_num$OFFSET, fieldValue);
     }
 
     /**
@@ -3680,7 +3682,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment create_srq_ex(MemorySegment struct) {
-        return struct.get(create_srq_ex$LAYOUT, create_srq_ex$OFFSET);
+        return Pointer.get(struct, create_srq_ex$OFFSET);
     }
 
     /**
@@ -3690,7 +3692,7 @@ public class verbs_context {
      * }
      */
     public static void create_srq_ex(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(create_srq_ex$LAYOUT, create_srq_ex$OFFSET, fieldValue);
+        Pointer.set(struct, create_srq_ex$OFFSET, fieldValue);
     }
 
     /**
@@ -3781,7 +3783,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment open_xrcd(MemorySegment struct) {
-        return struct.get(open_xrcd$LAYOUT, open_xrcd$OFFSET);
+        return Pointer.get(struct, open_xrcd$OFFSET);
     }
 
     /**
@@ -3791,7 +3793,7 @@ public class verbs_context {
      * }
      */
     public static void open_xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(open_xrcd$LAYOUT, open_xrcd$OFFSET, fieldValue);
+        Pointer.set(struct, open_xrcd$OFFSET, fieldValue);
     }
 
     /**
@@ -3881,7 +3883,7 @@ public class verbs_context {
      * }
      */
     public static MemorySegment close_xrcd(MemorySegment struct) {
-        return struct.get(close_xrcd$LAYOUT, close_xrcd$OFFSET);
+        return Pointer.get(struct, close_xrcd$OFFSET);
     }
 
     /**
@@ -3891,7 +3893,7 @@ public class verbs_context {
      * }
      */
     public static void close_xrcd(MemorySegment struct, MemorySegment fieldValue) {
-        struct.set(close_xrcd$LAYOUT, close_xrcd$OFFSET, fieldValue);
+        Pointer.set(struct, close_xrcd$OFFSET, fieldValue);
     }
 
     private static final OfLong _ABI_placeholder3$LAYOUT = (OfLong)$LAYOUT.select(groupElement("_ABI_placeholder3"));
