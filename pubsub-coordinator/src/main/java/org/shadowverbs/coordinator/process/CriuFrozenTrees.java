@@ -32,7 +32,7 @@ final class CriuFrozenTrees implements FrozenTrees {
     private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
     /** So long it may take until what was sent on closed connections has come. */
     private static final long LEFT_OVER_NANOS = TimeUnit.SECONDS.toNanos(10);
-    /** How often trees that run are looked at before what stands in the way is believed. */
+    /** How often trees are looked at before what stands in the way is believed. */
     private static final int LOOKS = 10;
     private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
     /** What an image needs besides memory: descriptions, page maps, the log. */
@@ -94,6 +94,29 @@ final class CriuFrozenTrees implements FrozenTrees {
         }
         guard = new ProcessBuilder(guardCommand()).redirectError(ProcessBuilder.Redirect.DISCARD)
                 .redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
+        trees = stop(trees, byName, deadline);
+        sharing = Sharing.of(trees, request);
+        final long patience = start + request.freezeDeadline().toNanos() / 4;
+        for (int looks = 1; looks < LOOKS && passes(trees) && System.nanoTime() - patience < 0; looks++) {
+            // Nobody has been told yet that they stand still, so what passes by itself may do so now.
+            for (final Freezer.Group group : byName.values()) {
+                group.thaw();
+            }
+            LockSupport.parkNanos(LOOK_NANOS);
+            trees = stop(trees, byName, deadline);
+            sharing = Sharing.of(trees, request);
+        }
+        groups.clear();
+        trees.forEach(tree -> groups.put(tree, byName.get(tree.name())));
+        freezeNanos = System.nanoTime() - start;
+        refuse(trees);
+        settle(trees);
+    }
+
+    /** Stops all processes. @return the trees with all processes that they have by then */
+    private List<ProcessTree> stop(final List<ProcessTree> seen, final Map<String, Freezer.Group> byName, final long deadline)
+            throws IOException, CheckpointException {
+        List<ProcessTree> trees = seen;
         boolean more = true;
         for (int looks = 1; more; looks++) {
             if (System.nanoTime() - deadline > 0) {
@@ -113,12 +136,12 @@ final class CriuFrozenTrees implements FrozenTrees {
             // A child that was born outside the group before its parent was moved is found now.
             trees = ProcessTree.of(request.roots());
         }
-        groups.clear();
-        trees.forEach(tree -> groups.put(tree, byName.get(tree.name())));
-        freezeNanos = System.nanoTime() - start;
-        sharing = Sharing.of(trees, request);
-        refuse(trees);
-        settle(trees);
+        return trees;
+    }
+
+    /** Whether all that stands in the way passes by itself, such as a TCP connection that nobody has accepted yet. */
+    private boolean passes(final List<ProcessTree> trees) throws IOException, CheckpointException {
+        return sharing.findings().isEmpty() && (!sharing.passing().isEmpty() || !JobRoot.takingOver(trees).isEmpty());
     }
 
     /** What is only there while a launch is handed over passes, and CRIU need not come upon it. */

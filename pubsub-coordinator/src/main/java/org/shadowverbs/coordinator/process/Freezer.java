@@ -93,6 +93,11 @@ final class Freezer {
             write(true);
         }
 
+        /** They run on until the next freeze, in the group. */
+        void thaw() throws IOException {
+            write(false);
+        }
+
         /** Waits until all stand still. */
         void await(final long deadline, final Duration whole, final String name) throws IOException, CheckpointException {
             for (int polls = 1; !frozen(); polls++) {

@@ -9,10 +9,12 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
@@ -26,6 +28,7 @@ import org.shadowverbs.fabric.harness.TwoHosts;
  * checkpoints, some with a kill and a restart, no byte may be lost, doubled or damaged, and no connection may have had an error.
  * For a storm: -Dshadowverbs.tcp.checkpoints=100 -Dshadowverbs.tcp.restarts=30.
  */
+@Timeout(value = 6, unit = TimeUnit.HOURS) // as long as a storm may take on a busy machine; each wait has its own deadline
 final class TcpConnectionsSystemTest {
     private static final Duration ENDING = Running.DEADLINE;
     private static final int CHECKPOINTS = Integer.getInteger("shadowverbs.tcp.checkpoints", 2);
