@@ -36,6 +36,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Inspect;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
+import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
 import org.shadowverbs.coordinator.protocol.HostMessages.Release;
@@ -43,6 +44,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Say;
+import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
@@ -82,7 +84,7 @@ public final class Agent implements AutoCloseable {
     private final PmiTrees pmi;
     private final ShellRequests shellRequests;
     private final ShellStarter shells;
-    /** Freezing, saving and thawing, one after the other. */
+    /** Freezing, saving, thawing and sealing, one after the other. */
     private final ExecutorService steps = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("images").factory());
     private final CountDownLatch ended = new CountDownLatch(1);
@@ -231,8 +233,16 @@ public final class Agent implements AutoCloseable {
             case AgentWelcome m -> welcomed(m);
             case RankNumber m -> ranks.numbered(m, job());
             case ToRanks m -> ranks.toRanks(m);
-            case Freeze m -> step(() -> freeze(m));
+            case Freeze m -> {
+                saving.cancel(true); // what was written by one that is given up
+                step(() -> freeze(m));
+            }
+            case PreCopy m -> {
+                saving.cancel(true); // what was copied or written for one that is given up
+                saving = step(() -> coordinator.send(images.preCopy(m, ranks.welcomed(), programs.all())));
+            }
             case Save m -> saving = step(() -> save(m));
+            case Seal m -> saving = step(() -> seal(m));
             case Thaw m -> {
                 // A save that is given up must not keep the job frozen until it is done.
                 saving.cancel(true);
@@ -329,11 +339,15 @@ public final class Agent implements AutoCloseable {
     }
 
     private void save(final Save m) {
-        final Message answer = images.save(m, ranks.welcomed(), programs.all());
+        coordinator.send(images.save(m, ranks.welcomed(), programs.all()));
+    }
+
+    private void seal(final Seal m) {
+        final Message answer = images.seal(m);
         try {
             coordinator.send(answer);
         } catch (IllegalArgumentException e) {
-            coordinator.send(new StepFailed(m.epoch(), "SAVE", "what the manifest is to say of this host is too long: "
+            coordinator.send(new StepFailed(m.epoch(), "SEAL", "what the manifest is to say of this host is too long: "
                     + e.getMessage()));
         }
     }

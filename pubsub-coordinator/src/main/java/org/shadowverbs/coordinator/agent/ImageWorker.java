@@ -16,16 +16,20 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Consumer;
+import java.util.function.Function;
 import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.client.AgentPlace;
+import org.shadowverbs.coordinator.images.Compression;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.manifest.Relocation;
+import org.shadowverbs.coordinator.memory.WriteCount;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.FreezeRequest;
 import org.shadowverbs.coordinator.process.FrozenTrees;
 import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.ImagePlan;
 import org.shadowverbs.coordinator.process.PassingStateException;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.ProcessRoot;
@@ -34,11 +38,17 @@ import org.shadowverbs.coordinator.process.RestoreRequest;
 import org.shadowverbs.coordinator.process.RestoredTrees;
 import org.shadowverbs.coordinator.process.TcpEnd;
 import org.shadowverbs.coordinator.process.TcpEnds;
+import org.shadowverbs.coordinator.process.WrittenImages;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.Plan;
+import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
+import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
+import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
+import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.HostMessages.TcpSocket;
@@ -64,6 +74,12 @@ final class ImageWorker {
     /** The origins of what a restart has brought here. */
     private volatile List<Manifest.Origin> moved = List.of();
     private FrozenTrees frozen;
+    /** What is to be made safe; null: nothing. */
+    private Written written;
+
+    /** @param part of the manifest, from images that are safe */
+    private record Written(long epoch, WrittenImages images, Function<HostImages, Manifest.HostPart> part) {
+    }
 
     /** @param coordinator is told how steps go on that take as long as there is data */
     ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final Path restoreFolder,
@@ -142,9 +158,42 @@ final class ImageWorker {
         return "program " + tree.hostPid() + " (" + tree.argv().getFirst() + ")";
     }
 
+    /** That of this host in a checkpoint's; made when it is not there yet. */
+    private Path folder(final Path checkpoint) throws IOException {
+        final Path folder = checkpoint.resolve("host-" + options.host() + "-" + ProcessHandle.current().pid());
+        if (!Files.isDirectory(folder)) {
+            Files.createDirectory(folder, PrivateFiles.FOLDER);
+        }
+        return folder;
+    }
+
+    private static ImagePlan plan(final Plan plan, final List<LocalRank> ranks) {
+        final Map<Long, WriteCount> counts = new LinkedHashMap<>();
+        ranks.stream().filter(rank -> rank.writes != null).forEach(rank -> counts.put(rank.hostPid, rank.writes));
+        return new ImagePlan(plan.name(), plan.base(), plan.fullEvery(), counts);
+    }
+
+    /** Copies what can be copied while the processes run. */
+    Message preCopy(final PreCopy m, final List<LocalRank> ranks, final List<Tree> trees) {
+        try {
+            final FreezeRequest request = request(ranks, trees, Duration.ofSeconds(m.deadlineSeconds()),
+                    progress(m.epoch(), "PRE_COPY"));
+            final Path checkpoint = Path.of(m.folder());
+            final boolean nothing = request.roots().isEmpty() || !Files.isDirectory(checkpoint); // SAVE says what is wrong with it
+            return new PreCopied(m.epoch(), nothing ? 0 : checkpointer.preCopy(request, folder(checkpoint), plan(m.plan(), ranks)));
+        } catch (PassingStateException e) {
+            return new StepFailed(m.epoch(), "PRE_COPY", e.getMessage(), true);
+        } catch (CheckpointException | IOException e) {
+            return new StepFailed(m.epoch(), "PRE_COPY", e.getMessage());
+        } catch (RuntimeException e) {
+            return new StepFailed(m.epoch(), "PRE_COPY", e.toString());
+        }
+    }
+
     Message save(final Save m, final List<LocalRank> ranks, final List<Tree> trees) {
+        written = null;
         if (frozen == null) {
-            return new Saved(m.epoch(), 0, "");
+            return new Saved(m.epoch(), 0);
         }
         try {
             final Path checkpoint = Path.of(m.folder());
@@ -152,10 +201,9 @@ final class ImageWorker {
                 return new StepFailed(m.epoch(), "SAVE", "this host does not see " + checkpoint + ", which the coordinator"
                         + " has made: the checkpoint directory must be on a file system that all hosts share");
             }
-            final String directory = "host-" + options.host() + "-" + ProcessHandle.current().pid();
-            final Path folder = checkpoint.resolve(directory);
-            Files.createDirectory(folder, PrivateFiles.FOLDER);
-            final HostImages images = frozen.save(folder);
+            final Path folder = folder(checkpoint);
+            final String directory = folder.getFileName().toString();
+            final WrittenImages images = frozen.write(folder, plan(m.plan(), ranks));
             final List<Manifest.RankPart> rankParts = new ArrayList<>();
             final Map<Long, String> names = new LinkedHashMap<>();
             for (final LocalRank r : ranks) {
@@ -168,14 +216,33 @@ final class ImageWorker {
                 treeParts.add(new Manifest.TreePart(t.hostPid(), names.getOrDefault(t.hostPid(), treeName(t)),
                         t.argv(), t.cwd(), ProcFs.environment(t.hostPid(), AgentPlace.SOCKET), origin(t)));
             }
-            return new Saved(m.epoch(), images.bytes(), ManifestFile.toJson(new Manifest.HostPart(options.host(), directory,
-                    rankParts, treeParts, images, origins(treeParts))));
+            final List<Manifest.Origin> origins = origins(treeParts);
+            written = new Written(m.epoch(), images, sealed -> new Manifest.HostPart(options.host(), directory, rankParts,
+                    treeParts, sealed, origins));
+            return new Saved(m.epoch(), images.bytes());
         } catch (PassingStateException e) {
             return new StepFailed(m.epoch(), "SAVE", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
             return new StepFailed(m.epoch(), "SAVE", e.getMessage());
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "SAVE", e.toString());
+        }
+    }
+
+    /** Makes safe what was written, while the processes run on or wait for their end. */
+    Message seal(final Seal m) {
+        final Written images = written;
+        written = null;
+        if (images == null || images.epoch() != m.epoch()) {
+            return new Sealed(m.epoch(), 0, "");
+        }
+        try {
+            final HostImages sealed = images.images().seal(Compression.of(m.compression()), progress(m.epoch(), "SEAL"));
+            return new Sealed(m.epoch(), sealed.bytes(), ManifestFile.toJson(images.part().apply(sealed)));
+        } catch (CheckpointException | IOException e) {
+            return new StepFailed(m.epoch(), "SEAL", e.getMessage());
+        } catch (RuntimeException e) {
+            return new StepFailed(m.epoch(), "SEAL", e.toString());
         }
     }
 

@@ -176,7 +176,7 @@ public final class Libc {
     }
 
     /** A descriptor of this process for the open file that is descriptor {@code fd} of another. */
-    static int descriptorOf(final long pid, final int fd) throws IOException {
+    public static int descriptorOf(final long pid, final int fd) throws IOException {
         final int process = pidfdOpen(pid);
         if (process < 0) {
             throw new IOException("pidfd_open " + pid + ": no such process");

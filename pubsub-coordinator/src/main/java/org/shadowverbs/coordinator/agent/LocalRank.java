@@ -10,6 +10,7 @@ import java.util.Set;
 import java.util.concurrent.CountDownLatch;
 import java.util.function.Function;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.memory.WriteCount;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.MemberState;
@@ -51,6 +52,8 @@ final class LocalRank {
     Detached detached;
     /** The socket that it has given to be held while its image is made; -1: none. */
     int held = -1;
+    /** What counts its writes, for as long as its process lives; null: they cannot be counted. */
+    WriteCount writes;
     /** Set when an abort crossed the rank's way to detachment: it gets it from the pipe then. */
     Verdict pendingVerdict;
 
@@ -140,8 +143,23 @@ final class LocalRank {
         }
     }
 
+    /** Takes a copy of the descriptor by which its writes can be counted, unless there is one of the process already. */
+    void takeWrites(final int descriptor) {
+        if (descriptor >= 0 && writes == null) {
+            try {
+                writes = new WriteCount(Libc.descriptorOf(hostPid, descriptor));
+            } catch (IOException | UnsupportedOperationException e) {
+                writes = null; // an older kernel, or a process that we may not look into: its images are whole
+            }
+        }
+    }
+
     void close() throws IOException {
         letGo();
+        if (writes != null) {
+            writes.close();
+            writes = null;
+        }
         if (link != null) {
             link.close();
             link = null;

@@ -162,6 +162,7 @@ final class LocalRanks {
         lock.lock();
         try {
             rank = arrived(hello);
+            rank.takeWrites(hello.writes());
             if (rank.link != null) {
                 rank.link.close();
             }

@@ -22,6 +22,7 @@ final class FabricCommand extends CliCommand {
         final FabricCommand bench = new FabricCommand("org.shadowverbs.fabric.bench.Bench",
                 "measures what the preload adds to each operation");
         bench.flag("--ib2tcp", "measure verbs over TCP beside plain sockets (iperf3 for throughput) and UCX over TCP");
+        bench.flag("--checkpoint", "measure checkpoints of 16 MiB to 4 GiB in several ways, beside CRIU alone");
         return bench;
     }
 

@@ -44,6 +44,7 @@ final class LaunchCommand extends CliCommand {
     private final Map<String, String> environment;
     private final AddressOptions coordinator = new AddressOptions(this);
     private final IntervalOptions interval = new IntervalOptions(this);
+    private final ImageOptions images = new ImageOptions(this);
     private final Supplier<Path> ckptdir = checkpointDirectory();
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, null,
             "how many checkpoints of the job are kept (2)");
@@ -71,6 +72,7 @@ final class LaunchCommand extends CliCommand {
             settings.put("ckptdir", CheckpointDirectory.of(ckptdir.get(), environment).toString());
         }
         settings.putAll(interval.settings());
+        settings.putAll(images.settings());
         if (keep.get() != null) {
             settings.put("keep", keep.get().toString());
         }

@@ -3,16 +3,13 @@ package org.shadowverbs.coordinator.cli;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
-import java.nio.ByteBuffer;
-import java.nio.channels.FileChannel;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.format.DateTimeParseException;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashSet;
-import java.util.HexFormat;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
@@ -20,7 +17,6 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
-import java.util.zip.CRC32C;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestException;
@@ -64,8 +60,8 @@ final class ListCommand extends CliCommand {
                 all.add(one);
                 if (!json.get()) {
                     System.out.println((one.get("problem") == null
-                            ? String.format(Locale.ROOT, "%s  %s  %d ranks  %s  good%s", folder, age(one),
-                                    one.get("ranks"), Sizes.bytes((Long) one.get("image_bytes")),
+                            ? String.format(Locale.ROOT, "%s  %s  %d ranks  %s%s  good%s", folder, age(one),
+                                    one.get("ranks"), Sizes.bytes((Long) one.get("image_bytes")), chain(one),
                                     abandoned.contains(folder) ? ", abandoned: the job was restarted from an older one" : "")
                             : folder + "  damaged: " + one.get("problem"))
                             + (Boolean.TRUE.equals(one.get("open"))
@@ -116,6 +112,7 @@ final class ListCommand extends CliCommand {
             one.put("created", m.created());
             one.put("ranks", m.ranks());
             one.put("image_bytes", m.bytes());
+            one.put("bases", m.bases());
             one.put("problem", damage(folder, m));
         } catch (ManifestException e) {
             one.put("problem", e.getMessage());
@@ -126,36 +123,19 @@ final class ListCommand extends CliCommand {
     }
 
     /** What is wrong with the images, or null: every file is read, for "good" is to be true. */
-    private static String damage(final Path folder, final Manifest m) {
+    private static String damage(final Path folder, final Manifest m) throws IOException {
         for (final Manifest.HostPart part : m.hosts()) {
-            for (final var tree : part.images().trees()) {
-                for (final var file : tree.files()) {
-                    final Path path = folder.resolve(part.directory()).resolve(tree.directory()).resolve(file.name());
-                    if (!path.toFile().exists()) {
-                        return path + " is missing";
-                    }
-                    try {
-                        if (path.toFile().length() != file.bytes() || !crc32c(path).equals(file.crc32c())) {
-                            return path + " is not what was written";
-                        }
-                    } catch (IOException e) {
-                        return path + " can't be read: " + e.getMessage();
-                    }
-                }
+            final String damage = part.images().damage(folder.resolve(part.directory()));
+            if (!damage.isEmpty()) {
+                return damage;
             }
         }
         return null;
     }
 
-    private static String crc32c(final Path file) throws IOException {
-        final CRC32C crc = new CRC32C();
-        final ByteBuffer buffer = ByteBuffer.allocateDirect(1 << 20);
-        try (FileChannel in = FileChannel.open(file, StandardOpenOption.READ)) {
-            while (in.read(buffer.clear()) >= 0) {
-                crc.update(buffer.flip());
-            }
-        }
-        return HexFormat.of().toHexDigits((int) crc.getValue());
+    private static String chain(final Map<String, Object> one) {
+        return one.get("bases") instanceof Collection<?> bases && !bases.isEmpty()
+                ? " on " + bases.stream().map(String::valueOf).collect(Collectors.joining(", ")) : "";
     }
 
     private static String age(final Map<String, Object> one) {

@@ -35,7 +35,9 @@ final class RemoteCommand extends CliCommand {
                 "check", "say whether a checkpoint could be made now: status 0 if so, else 1 with a line for each reason; nothing is"
                         + " changed",
                 "kill", "end the job once the checkpoint is safe",
-                "detached", "close the devices for the checkpoint, also where they could stay open"),
+                "detached", "close the devices for the checkpoint, also where they could stay open",
+                "pre-copy", "copy memory while the programs run, so that they stand still only while what they have written to since is"
+                        + " saved"),
                 "saves the job; it runs on, or ends with --kill", "Blocks until the checkpoint is safe; prints its folder last,"
                 + " and the phases before it (with --json on standard error).");
     }

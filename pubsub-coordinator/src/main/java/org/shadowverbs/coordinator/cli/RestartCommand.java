@@ -44,6 +44,7 @@ final class RestartCommand extends CliCommand {
     private final Map<String, String> environment;
     private final AddressOptions coordinator = new AddressOptions(this);
     private final IntervalOptions interval = new IntervalOptions(this);
+    private final ImageOptions images = new ImageOptions(this);
     private final Backends backends = new Backends(this, "the one that the job had", "what the job had");
     private final Supplier<Integer> hosts = number(List.of("--hosts"), "N", 1, 1_000_000, 1, "this is one of N hosts that share"
             + " the job; restart is run on each, with the same -h and -p, and waits for the others");
@@ -73,6 +74,7 @@ final class RestartCommand extends CliCommand {
             refuseForeign(folder);
             final Manifest manifest = ManifestFile.read(folder);
             final String backend = backends.ofRestart(named, manifest);
+            checkBases(folder, manifest);
             checkLimits(backend, manifest);
             return hosts.get() == 1 ? alone(wanted, backend, folder, manifest) : shared(wanted, backend, folder, manifest);
         } catch (ManifestException e) {
@@ -92,6 +94,18 @@ final class RestartCommand extends CliCommand {
             throw new CommandException("restart: another user could have written this checkpoint, and would run what he likes"
                     + " as user " + System.getProperty("user.name") + ": " + problem + ". If you trust what is in it, restart a"
                     + " copy: (umask 077; cp -R " + folder + " FOLDER), FOLDER in a place that only you can write");
+        }
+    }
+
+    /** What it builds on is read as it is itself. */
+    private static void checkBases(final Path folder, final Manifest manifest) throws CommandException, IOException {
+        for (final String base : manifest.bases()) {
+            final Path path = folder.resolveSibling(base);
+            if (!Files.isDirectory(path)) {
+                throw new CommandException("restart: " + folder + " has only what was written to since " + base
+                        + ", which is not beside it");
+            }
+            refuseForeign(path.toRealPath());
         }
     }
 
@@ -266,6 +280,7 @@ final class RestartCommand extends CliCommand {
         final List<String> flags = new ArrayList<>(List.of("--exit-on-last", "--ckptdir",
                 folder.getParent().toString()));
         flags.addAll(interval.flags());
+        flags.addAll(images.flags());
         final boolean free = CoordinatorClient.ping(wanted).isEmpty();
         final Path errors = RunDirectory.make(RunDirectory.root(environment), free ? wanted.port() : 0)
                 .resolve("coordinator.err");

@@ -20,6 +20,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Result;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.server.Coordinator;
 import org.shadowverbs.coordinator.server.CoordinatorOptions;
+import org.shadowverbs.coordinator.server.ImageChoice;
 import org.shadowverbs.coordinator.server.Interval;
 import org.shadowverbs.coordinator.store.ChronicleStore;
 
@@ -57,7 +58,7 @@ final class Training {
     private static void coordinatorAndAgent(final Path root)
             throws IOException, InterruptedException, CommandException {
         try (Coordinator coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root, root,
-                Interval.NONE, 2, false, "", 10, false), run -> open(run.resolve("published.map")))) {
+                Interval.NONE, 2, ImageChoice.USUAL, false, "", 10, false), run -> open(run.resolve("published.map")))) {
             final Path run = coordinator.runDirectory();
             try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
                     RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), List.of()), new Criu(),

@@ -151,7 +151,7 @@ public final class RankLink implements AutoCloseable {
             final String secret = System.getenv("SHADOWVERBS_SECRET");
             final Message message = ask(channel, socket, new Hello(FrameType.VERSION, secret == null ? "" : secret,
                     hello.uid(), hello.pid(), hello.treeRootPid(), hello.program(), hello.epoch(),
-                    (byte) hello.state().ordinal()));
+                    (byte) hello.state().ordinal(), hello.writes()));
             if (message instanceof Refused refused) {
                 throw new IOException(refused.reason());
             }

@@ -71,7 +71,7 @@ public final class CheckpointFolder {
         } catch (IOException e) {
             throw new IOException("the checkpoint directory " + directory + " can't be made: " + e.getMessage(), e);
         }
-        final CheckpointFolder folder = new CheckpointFolder(directory, "ckpt-" + job + "-" + epoch);
+        final CheckpointFolder folder = new CheckpointFolder(directory, name(job, epoch));
         if (Files.exists(folder.place())) {
             throw new IOException(folder.place() + " exists already");
         }
@@ -82,7 +82,7 @@ public final class CheckpointFolder {
 
     /** What crashes of the job's coordinators have left half made. */
     private static void removeStale(final Path directory, final String job) throws IOException {
-        final Pattern stale = Pattern.compile("\\.ckpt-" + Pattern.quote(job) + "-\\d+\\.tmp");
+        final Pattern stale = Pattern.compile("\\.ckpt-" + Pattern.quote(job) + "-\\d+(\\.gone)?\\.tmp");
         final List<Path> all;
         try (Stream<Path> entries = Files.list(directory)) {
             all = entries.filter(p -> stale.matcher(p.getFileName().toString()).matches()).toList();
@@ -94,6 +94,11 @@ public final class CheckpointFolder {
 
     public Path temporary() {
         return temporary;
+    }
+
+    /** What the folder of a checkpoint is called. */
+    public static String name(final String job, final long epoch) {
+        return "ckpt-" + job + "-" + epoch;
     }
 
     /** Where it will be. */
@@ -145,14 +150,16 @@ public final class CheckpointFolder {
                 StandardCopyOption.REPLACE_EXISTING);
     }
 
-    /** Removes what has been written so far. */
+    /** Removes what has been written so far. An agent that has not heard of it yet finds no place to go on writing. */
     public void discard() throws IOException {
-        remove(temporary);
+        final Path gone = directory.resolve("." + name + ".gone.tmp");
+        Files.move(temporary, gone, StandardCopyOption.ATOMIC_MOVE);
+        remove(gone);
     }
 
     /**
      * Removes checkpoints of the job, so that this many stay. These are the newest of those that the newest has come from; what
-     * was made after one of them, before the job was restarted from it, is the first to go.
+     * was made after one of them, before the job was restarted from it, is the first to go. What one that stays builds on stays.
      *
      * @param restartedFrom epoch of one that stays in any case; 0: there is none
      */
@@ -164,6 +171,10 @@ public final class CheckpointFolder {
         final List<Path> wanted = new ArrayList<>(lineage(all));
         all.reversed().stream().filter(folder -> !wanted.contains(folder)).toList().forEach(wanted::add);
         wanted.stream().limit(Math.max(1, keep)).forEach(stay::add);
+        // What those that stay build on stays, too.
+        final Set<String> bases = new LinkedHashSet<>();
+        stay.forEach(folder -> bases.addAll(bases(folder)));
+        all.stream().filter(folder -> bases.contains(folder.getFileName().toString())).forEach(stay::add);
         final List<Path> old = all.stream().filter(folder -> !stay.contains(folder)).toList();
         for (final Path folder : old) {
             // Hidden first: what is half removed must not look like a checkpoint.
@@ -206,6 +217,15 @@ public final class CheckpointFolder {
             return parent == null ? epoch(folder) - 1 : parent;
         } catch (ManifestException e) {
             return epoch(folder) - 1;
+        }
+    }
+
+    /** The checkpoints that one builds on, by the names of their folders; of one that cannot be read, none. */
+    public static Set<String> bases(final Path folder) {
+        try {
+            return ManifestFile.read(folder).bases();
+        } catch (ManifestException e) {
+            return Set.of();
         }
     }
 

@@ -4,9 +4,11 @@ package org.shadowverbs.coordinator.manifest;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeSet;
 import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.ImageLayer;
 import org.shadowverbs.coordinator.process.ProcessImage;
 import org.shadowverbs.coordinator.process.TreeImage;
 
@@ -31,13 +33,20 @@ import org.shadowverbs.coordinator.process.TreeImage;
 public record Manifest(int schema, String job, long epoch, Long parent, String backend, String created, boolean killed,
         long millis, Map<String, Long> phaseMillis, int ranks, long bytes, List<HostPart> hosts, List<Needs> needs,
         History history, String checksum) {
-    public static final int SCHEMA = 4;
+    public static final int SCHEMA = 5;
     /** The oldest that is read, too. */
     static final int OLDEST = 1;
 
     public Manifest {
         needs = needs == null ? List.of() : needs;
         history = history == null ? History.NONE : history;
+    }
+
+    /** The checkpoints that this one builds on, by the names of their folders beside its own; none if it is whole. */
+    public Set<String> bases() {
+        return hosts.stream().flatMap(host -> host.images().trees().stream()).flatMap(tree -> tree.layers().stream())
+                .map(ImageLayer::checkpoint).filter(checkpoint -> !checkpoint.isEmpty())
+                .collect(Collectors.toCollection(TreeSet::new));
     }
 
     /**

@@ -9,7 +9,6 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.shadowverbs.coordinator.process.HostImages;
-import org.shadowverbs.coordinator.process.ImageFile;
 import org.shadowverbs.coordinator.process.ProcessImage;
 import org.shadowverbs.coordinator.process.TcpConnection;
 import org.shadowverbs.coordinator.process.TreeImage;
@@ -66,7 +65,7 @@ public final class Portions {
                 part.ranks().stream().filter(r -> roots.contains(r.root())).toList(),
                 part.trees().stream().filter(t -> roots.contains(t.root())).toList(),
                 new HostImages(all.implementation(), all.host(), all.kernel(), all.cpuModel(), all.cpuFlags(), inOrder,
-                        inOrder.stream().flatMap(t -> t.files().stream()).mapToLong(ImageFile::bytes).sum(),
+                        inOrder.stream().mapToLong(TreeImage::bytes).sum(),
                         all.freezeNanos(), all.saveNanos()), part.origins());
     }
 

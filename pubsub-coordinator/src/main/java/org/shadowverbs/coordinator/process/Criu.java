@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeSet;
+import org.shadowverbs.coordinator.images.Cores;
 
 /**
  * Process images made by CRIU.
@@ -31,6 +32,7 @@ public final class Criu implements ProcessCheckpointer {
 
     private final Path mountInfo;
     private final Path named;
+    private final CriuTools tools = new CriuTools();
 
     /** Makes one; nothing is looked up before it is used. */
     public Criu() {
@@ -122,6 +124,10 @@ public final class Criu implements ProcessCheckpointer {
 
     @Override
     public List<Finding> inspect(final FreezeRequest request, final Path directory) throws CheckpointException {
+        final Path criu = criu();
+        if (criu != null) {
+            tools.askKernel(criu); // now, when nobody waits for it
+        }
         final List<ProcessTree> trees = ProcessTree.of(request.roots());
         final String takingOver = JobRoot.takingOver(trees);
         if (!takingOver.isEmpty()) {
@@ -145,6 +151,23 @@ public final class Criu implements ProcessCheckpointer {
     }
 
     @Override
+    public long preCopy(final FreezeRequest request, final Path imageDirectory, final ImagePlan plan) throws CheckpointException {
+        final Path criu = criu();
+        if (criu == null) {
+            throw new CheckpointException(check().findings());
+        }
+        tools.askKernel(criu);
+        try {
+            return new PreCopy(tools, request, imageDirectory.toAbsolutePath(), plan).run();
+        } catch (final IOException e) {
+            throw new CheckpointException("copying to " + imageDirectory + ": " + e.getMessage(), e);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CheckpointException("copying to " + imageDirectory + ": interrupted", e);
+        }
+    }
+
+    @Override
     public FrozenTrees freeze(final FreezeRequest request) throws CheckpointException {
         final Path criu = criu();
         if (criu == null) {
@@ -156,7 +179,7 @@ public final class Criu implements ProcessCheckpointer {
             if (freezer == null && !Rights.ordinary()) {
                 throw new CheckpointException(check().findings());
             }
-            return CriuFrozenTrees.freeze(criu, version(criu), freezer, request);
+            return CriuFrozenTrees.freeze(criu, version(criu), freezer, request, tools);
         } catch (final IOException e) {
             throw new CheckpointException("freezing: " + e.getMessage(), e);
         }
@@ -180,10 +203,9 @@ public final class Criu implements ProcessCheckpointer {
         } catch (final IOException e) {
             findings.add(new Finding("this host", e.getMessage(), ""));
         }
-        try {
+        try (Cores cores = new Cores()) {
             for (final TreeImage tree : images.trees()) {
-                final Path folder = imageDirectory.resolve(tree.directory());
-                findings.addAll(ImageFiles.verify(tree.name(), folder, tree.files(), progress));
+                findings.addAll(tree.verify(imageDirectory, cores, progress));
                 findings.addAll(UserFiles.verify(tree));
             }
         } catch (final InterruptedException e) {

@@ -19,6 +19,7 @@ import java.util.stream.Stream;
 /** Where CRIU and our helper are, how they are run, and what CRIU said. */
 final class CriuCommand {
     static final String LOG = "criu.log";
+    private static final String COUNTS = "SHADOWVERBS_CRIU_WRITES=1";
     private static final String PRELOAD = "libshadowverbs-criu.so";
     /** Alone in its folder: CRIU loads all that is there. */
     private static final String PLUGIN = "criu-plugins/shadowverbs-devices.so";
@@ -79,9 +80,34 @@ final class CriuCommand {
         return found != null ? found : above("native/restore-init/target/" + PRELOAD);
     }
 
-    /** How a dump begins. Older kernels do without the library. */
-    static List<String> dump(final Path criu) {
-        return preloaded(findPreload(), criu, "dump");
+    /**
+     * How a dump begins. Older kernels do without the library.
+     *
+     * @param counts whether the kernel counts writes by write protection, which CRIU does not know of: native/restore-init/criu-writes.c
+     */
+    static List<String> dump(final Path criu, final boolean counts) {
+        final List<String> command = new ArrayList<>(preloaded(findPreload(), criu, "dump"));
+        if (counts) {
+            command.add(1, COUNTS);
+        }
+        return command;
+    }
+
+    /** Whether the kernel has soft-dirty bits. */
+    static boolean hasSoftDirty(final Path criu) {
+        try {
+            return run(List.of(criu.toString(), "check", "--feature", "mem_dirty_track"), END_TIMEOUT).status() == 0;
+        } catch (final IOException e) {
+            return false;
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            return false;
+        }
+    }
+
+    /** Whether CRIU can be told what the kernel counts by write protection. */
+    static boolean canCount() {
+        return findPreload() != null;
     }
 
     /**

@@ -15,6 +15,8 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import java.util.stream.Stream;
+import org.shadowverbs.coordinator.memory.WriteCount;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /**
@@ -41,6 +43,7 @@ final class CriuFrozenTrees implements FrozenTrees {
     private final Path criu;
     private final String version;
     private final FreezeRequest request;
+    private final CriuTools tools;
     /** Null: CRIU holds the trees. */
     private final Freezer freezer;
     /** Groups by tree; all null when CRIU holds the trees. */
@@ -53,18 +56,18 @@ final class CriuFrozenTrees implements FrozenTrees {
     private long freezeNanos;
     private boolean closed;
 
-    private CriuFrozenTrees(
-            final Path criu, final String version, final FreezeRequest request, final Freezer freezer) {
+    private CriuFrozenTrees(final Path criu, final String version, final FreezeRequest request, final Freezer freezer,
+            final CriuTools tools) {
+        this.tools = tools;
         this.criu = criu;
         this.version = version;
         this.request = request;
         this.freezer = freezer;
     }
 
-    static CriuFrozenTrees freeze(
-            final Path criu, final String version, final Freezer freezer, final FreezeRequest request)
-            throws CheckpointException, IOException {
-        CriuFrozenTrees frozen = new CriuFrozenTrees(criu, version, request, freezer);
+    static CriuFrozenTrees freeze(final Path criu, final String version, final Freezer freezer, final FreezeRequest request,
+            final CriuTools tools) throws CheckpointException, IOException {
+        CriuFrozenTrees frozen = new CriuFrozenTrees(criu, version, request, freezer, tools);
         try {
             frozen.freeze();
             final CriuFrozenTrees result = frozen;
@@ -255,7 +258,7 @@ final class CriuFrozenTrees implements FrozenTrees {
     }
 
     @Override
-    public HostImages save(final Path imageDirectory) throws CheckpointException {
+    public WrittenImages write(final Path imageDirectory, final ImagePlan plan) throws CheckpointException {
         final long start = System.nanoTime();
         final Path directory = imageDirectory.toAbsolutePath();
         try {
@@ -267,21 +270,25 @@ final class CriuFrozenTrees implements FrozenTrees {
                 // Before the first image of any: two ends may be in two trees.
                 tcp.hold(sharing.connected());
             }
+            if (plan.increments()) {
+                tools.askKernel(criu);
+            }
             final List<ProcessTree> all = List.copyOf(groups.keySet());
-            final int threads = Math.min(all.size(), Parallel.threads());
-            final List<TreeImage> images = Parallel.each(all, threads,
-                    tree -> dump(tree, "tree-" + all.indexOf(tree), directory, threads == 1 ? Parallel.threads() : 1));
+            final List<CriuWrittenImages.Written> images = Parallel.each(all, Parallel.threads(),
+                    tree -> dump(tree, "tree-" + all.indexOf(tree), directory, plan));
             // Once for all trees: processes of one host may compare what they read. And last: CRIU keeps what is left of each
             // timer at the moment when it comes to it, and with an earlier time to go on from that would be over too early.
             final Clocks clocks = Clocks.now();
-            final List<TreeImage> trees = new ArrayList<>();
+            final List<CriuWrittenImages.Written> written = new ArrayList<>();
             for (int i = 0; i < all.size(); i++) {
-                trees.add(images.get(i).goingOnFrom(clocks.asSeenBy(all.get(i).top().pid())));
+                final CriuWrittenImages.Written image = images.get(i);
+                written.add(new CriuWrittenImages.Written(image.top(),
+                        image.image().goingOnFrom(clocks.asSeenBy(all.get(i).top().pid())), image.base(), image.copied(),
+                        beginCounts(all.get(i), plan)));
             }
-            final long bytes = trees.stream()
-                    .flatMap(tree -> tree.files().stream()).mapToLong(ImageFile::bytes).sum();
-            return new HostImages(version, Host.name(), Host.kernel(), Host.cpuModel(), Host.cpuFlags(), trees, bytes,
-                    freezeNanos, System.nanoTime() - start);
+            return new CriuWrittenImages(new HostImages(version, Host.name(), Host.kernel(), Host.cpuModel(), Host.cpuFlags(),
+                    List.of(), 0, freezeNanos, System.nanoTime() - start), written, directory, plan, tools.chains(),
+                    tools.policy());
         } catch (final IOException e) {
             throw ended(new CheckpointException("saving to " + directory + ": " + e.getMessage(), e));
         } catch (final CheckpointException e) {
@@ -290,6 +297,26 @@ final class CriuFrozenTrees implements FrozenTrees {
             Thread.currentThread().interrupt();
             throw new CheckpointException("saving to " + directory + ": interrupted", e);
         }
+    }
+
+    /**
+     * Of all that its image has now, writes count from here on; CRIU has begun to by itself where the kernel has soft-dirty bits.
+     *
+     * @return whether they do, of one process at least: else a later image need not build on this one
+     */
+    private boolean beginCounts(final ProcessTree tree, final ImagePlan plan) throws IOException {
+        if (!plan.increments() || tools.softDirty()) {
+            return plan.increments();
+        }
+        boolean counted = false;
+        for (final long pid : membersNow(tree)) {
+            final WriteCount count = plan.counts().get(pid);
+            if (count != null && count.works()) {
+                count.begin(pid);
+                counted = true;
+            }
+        }
+        return counted;
     }
 
     /** The failure, or what it came from if a process is gone: somebody killed it in the middle. */
@@ -318,7 +345,7 @@ final class CriuFrozenTrees implements FrozenTrees {
                 + (usable >> 20) + " MiB free";
     }
 
-    private TreeImage dump(final ProcessTree tree, final String name, final Path directory, final int threads)
+    private CriuWrittenImages.Written dump(final ProcessTree tree, final String name, final Path directory, final ImagePlan plan)
             throws IOException, InterruptedException, CheckpointException {
         final long start = System.nanoTime();
         final Path folder = Files.createDirectory(directory.resolve(name), PrivateFiles.FOLDER);
@@ -328,8 +355,11 @@ final class CriuFrozenTrees implements FrozenTrees {
             held.put(tree.name(), hold);
         }
         final Path log = (hold == null ? folder : hold.work()).resolve(CriuCommand.LOG);
-        final CriuCommand.Result result = hold == null ? CriuCommand.run(command(tree, folder, null), stall)
-                : hold.save(command(tree, folder, hold), stall);
+        final Chains.Link base = tools.chains().take(tree.top().pid(), plan, directory);
+        final Chains.Copied copied = tools.chains().takeCopy(tree.top().pid(), plan);
+        final Path parent = parent(directory.resolve("parent-of-" + name), directory, base, copied);
+        final List<String> command = command(tree, folder, hold, plan, parent);
+        final CriuCommand.Result result = hold == null ? CriuCommand.run(command, stall) : hold.save(command, stall);
         final String subject = tree.name() + " (pid " + tree.top().pid() + "): ";
         if (result.status() < 0) {
             throw new CheckpointException(subject + "CRIU was not done with the image, and has written nothing for "
@@ -341,6 +371,10 @@ final class CriuFrozenTrees implements FrozenTrees {
             throw CriuCommand.passes(reason) ? new PassingStateException(what) : new CheckpointException(what);
         }
         final long dumpNanos = System.nanoTime() - start;
+        if (parent != null) {
+            Files.delete(folder.resolve(PlainImages.PARENT));
+            remove(parent);
+        }
         // Its reading is of a moment of its own for each tree. Without it CRIU restores into the clocks that it is run with.
         Files.deleteIfExists(folder.resolve("timens-0.img"));
         final ProcessTree still = hold == null ? tree : standingStill(tree);
@@ -349,10 +383,37 @@ final class CriuFrozenTrees implements FrozenTrees {
             throw new CheckpointException(shared.findings());
         }
         final List<OutputFile> outputs = UserFiles.outputs(still, folder);
-        return new TreeImage(
-                tree.name(), name, processes(still, shared), ImageFiles.seal(folder, threads, request.progress()), outputs,
+        return new CriuWrittenImages.Written(tree.top().pid(), new TreeImage(
+                tree.name(), name, processes(still, shared), List.of(), outputs,
                 UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still),
-                tcp == null ? List.of() : tcp.alive(), UserFiles.memory(tree.top().pid()), dumpNanos, null);
+                tcp == null ? List.of() : tcp.alive(), UserFiles.memory(tree.top().pid()), dumpNanos, List.of(), null),
+                base, copied, false);
+    }
+
+    /** Where CRIU finds which pages the image need not have; null: it is to have all. */
+    private static Path parent(final Path folder, final Path directory, final Chains.Link base, final Chains.Copied copied)
+            throws IOException {
+        if (copied != null) {
+            try (Stream<Path> files = Files.list(copied.folder())) {
+                Chains.parent(folder, copied.folder(), files.map(file -> file.getFileName().toString()).toList());
+            }
+            return folder;
+        }
+        if (base == null) {
+            return null;
+        }
+        Chains.parent(folder, directory.getParent().resolveSibling(base.checkpoint()).resolve(base.host())
+                .resolve(base.image().directory()), base.image().files().stream().map(ImageFile::name).toList());
+        return folder;
+    }
+
+    private static void remove(final Path folder) throws IOException {
+        try (Stream<Path> files = Files.list(folder)) {
+            for (final Path file : files.toList()) {
+                Files.delete(file);
+            }
+        }
+        Files.delete(folder);
     }
 
     /** The tree as CRIU has saved it, which may have other processes and files than when it was looked at. */
@@ -361,9 +422,12 @@ final class CriuFrozenTrees implements FrozenTrees {
                 .orElseThrow(() -> new CheckpointException(tree.name() + ": has ended while it was saved"));
     }
 
-    /** @param hold null when the tree stands still already */
-    private List<String> command(final ProcessTree tree, final Path folder, final HeldDump hold)
-            throws IOException, CheckpointException {
+    /**
+     * @param hold   null when the tree stands still already
+     * @param parent null when the image is whole
+     */
+    private List<String> command(final ProcessTree tree, final Path folder, final HeldDump hold, final ImagePlan plan,
+            final Path parent) throws IOException, CheckpointException {
         final Proc.Ids top = tree.top();
         // CRIU makes the images readable by everybody but for the umask.
         final List<String> command = new ArrayList<>(List.of("sh", "-c", "umask 077; exec \"$@\"", "sh"));
@@ -384,7 +448,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             command.addAll(namespaces);
             command.add("--");
         }
-        command.addAll(CriuCommand.dump(criu));
+        command.addAll(CriuCommand.dump(criu, parent != null && !tools.softDirty()));
         command.addAll(List.of(
                 "--tree", Long.toString(top.ownPid()), "--images-dir", folder.toString(),
                 "--log-file", CriuCommand.LOG, "-v2", "--leave-running",
@@ -397,6 +461,12 @@ final class CriuFrozenTrees implements FrozenTrees {
             command.addAll(hold.options());
         }
         command.addAll(CriuCommand.plugins());
+        if (parent != null || plan.increments() && tools.softDirty()) {
+            command.add("--track-mem");
+        }
+        if (parent != null) {
+            command.addAll(List.of("--prev-images-dir", parent.toString()));
+        }
         if (tree.sessionLedFromOutside()) {
             command.add("--shell-job");
         }

@@ -18,6 +18,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.function.Supplier;
 import java.util.stream.Stream;
+import org.shadowverbs.coordinator.images.Cores;
 
 /**
  * One CRIU for each tree, all at the same time in the same namespace.
@@ -31,6 +32,8 @@ final class CriuRestore {
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final Duration LOOK = Duration.ofMillis(100);
     private static final Duration MKFIFO_TIMEOUT = Duration.ofSeconds(10);
+    /** So small a part of what is needed is to be left. */
+    private static final int SPARE = 20;
     private static final String GO = "go";
     private static final String ARRIVED = "arrived";
     private static final String RELEASE = "shadowverbs-tcp-release";
@@ -62,7 +65,7 @@ final class CriuRestore {
     List<Long> run() throws IOException, CheckpointException, InterruptedException {
         freePorts();
         refuseTakenPorts();
-        work = Files.createTempDirectory("shadowverbs-restore-");
+        work = Files.createTempDirectory(roomToUnpack(), "shadowverbs-restore-");
         try {
             return runAll();
         } finally {
@@ -117,10 +120,34 @@ final class CriuRestore {
         return request.moves().getOrDefault(tree.name(), SocketMoves.NONE);
     }
 
+    /** A folder with space for what is compressed: that of temporary files, else the one of the checkpoints. */
+    private Path roomToUnpack() throws IOException, CheckpointException {
+        long needed = 0;
+        for (final TreeImage tree : trees) {
+            needed += PlainImages.packedBytes(request.imageDirectory(), tree);
+        }
+        final List<String> free = new ArrayList<>();
+        for (final Path folder : List.of(Path.of(System.getProperty("java.io.tmpdir")),
+                request.imageDirectory().toAbsolutePath().getParent().getParent())) {
+            final long usable = Files.getFileStore(folder).getUsableSpace();
+            if (needed == 0 || Files.isWritable(folder) && usable > needed + needed / SPARE) {
+                return folder;
+            }
+            free.add((usable >> 20) + " MiB free in " + folder);
+        }
+        throw new CheckpointException("no space to decompress the images: " + (needed >> 20) + " MiB needed, "
+                + String.join(", ", free));
+    }
+
     private List<Long> runAll() throws IOException, CheckpointException, InterruptedException {
         final List<CompletableFuture<Integer>> running = new ArrayList<>();
         final List<CompletableFuture<Long>> nanos = new ArrayList<>();
         final long start = System.nanoTime();
+        final List<List<String>> commands = new ArrayList<>();
+        for (int i = 0; i < trees.size(); i++) {
+            Files.createDirectory(work(i));
+            commands.add(command(i));
+        }
         final Clocks now = Clocks.now();
         if (request.gate() != null) {
             CriuCommand.run(List.of("mkfifo", work.resolve(GO).toString()), MKFIFO_TIMEOUT);
@@ -128,9 +155,8 @@ final class CriuRestore {
         // Open for writing before the first one reads; closing it is the sign to go on, as this process's death is.
         try (RandomAccessFile go = request.gate() == null ? null : new RandomAccessFile(work.resolve(GO).toFile(), "rw")) {
             for (int i = 0; i < trees.size(); i++) {
-                Files.createDirectory(work(i));
                 final Clocks then = trees.get(i).clocks();
-                final CompletableFuture<Integer> ran = init.run(then == null ? null : then.minus(now), command(i));
+                final CompletableFuture<Integer> ran = init.run(then == null ? null : then.minus(now), commands.get(i));
                 running.add(ran);
                 nanos.add(ran.thenApply(status -> System.nanoTime() - start));
             }
@@ -199,26 +225,26 @@ final class CriuRestore {
         return work.resolve(Integer.toString(tree));
     }
 
-    /** The images, with other files where sockets are to be elsewhere or were held when they were saved. */
-    private Path images(final int number) throws IOException {
+    /** The images, with other files where they are compressed, and where sockets are to be elsewhere or were held when saved. */
+    private Path images(final int number) throws IOException, InterruptedException {
         final TreeImage tree = trees.get(number);
         final Path saved = request.imageDirectory().resolve(tree.directory()).toAbsolutePath();
-        if (!tree.established() && moves(tree).equals(SocketMoves.NONE)) {
+        final boolean moved = tree.established() || !moves(tree).equals(SocketMoves.NONE);
+        if (!moved && tree.layers().isEmpty() && PlainImages.packedBytes(request.imageDirectory(), tree) == 0) {
             return saved;
         }
-        final Path folder = Files.createDirectory(work(number).resolve("images"));
-        try (Stream<Path> files = Files.list(saved)) {
-            for (final Path file : files.toList()) {
-                if (!file.endsWith(SocketImages.FILES)) {
-                    Files.createSymbolicLink(folder.resolve(file.getFileName()), file);
-                }
-            }
+        final Path folder;
+        try (Cores cores = new Cores()) {
+            folder = PlainImages.make(request.imageDirectory(), tree, work(number),
+                    moved ? Set.of(SocketImages.FILES) : Set.of(), cores, request.progress());
         }
-        SocketImages.move(saved, moves(tree), Set.copyOf(tree.alive()), folder.resolve(SocketImages.FILES));
+        if (moved) {
+            SocketImages.move(saved, moves(tree), Set.copyOf(tree.alive()), folder.resolve(SocketImages.FILES));
+        }
         return folder;
     }
 
-    private List<String> command(final int number) throws IOException, CheckpointException {
+    private List<String> command(final int number) throws IOException, CheckpointException, InterruptedException {
         final TreeImage tree = trees.get(number);
         final Path folder = images(number);
         final List<String> command = new ArrayList<>();

@@ -31,13 +31,15 @@ public interface FrozenTrees extends AutoCloseable {
     TcpEnds connections(Set<String> addresses) throws CheckpointException;
 
     /**
-     * Writes the images of all trees and makes them durable. The processes stay frozen, whether it fails or not.
+     * Writes the images of all trees. The processes stay frozen, whether it fails or not; when they go on, what was written does
+     * not change.
      *
      * @param imageDirectory an existing, empty folder; each tree gets a folder of its own in it
-     * @return what was written, for the manifest
+     * @param plan           how; a copy that was made for it before is used
+     * @return what was written, to be made safe
      * @throws CheckpointException if an image could not be written; the message says which tree and why
      */
-    HostImages save(Path imageDirectory) throws CheckpointException;
+    WrittenImages write(Path imageDirectory, ImagePlan plan) throws CheckpointException;
 
     /**
      * Ends all the processes by SIGKILL and waits until they are gone. For {@code checkpoint --kill}, after the

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.process;
 
+import java.io.IOException;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.shadowverbs.coordinator.images.Cores;
 
 /**
  * The images of one host's processes, for the manifest.
@@ -42,7 +45,36 @@ public record HostImages(
         final Map<Long, List<TreeImage>> byMemory = new LinkedHashMap<>();
         trees.forEach(tree -> byMemory.computeIfAbsent(tree.memory(), memory -> new ArrayList<>()).add(tree));
         return byMemory.values().stream().map(some -> new HostImages(implementation, host, kernel, cpuModel, cpuFlags, some,
-                some.stream().flatMap(tree -> tree.files().stream()).mapToLong(ImageFile::bytes).sum(), freezeNanos, saveNanos))
+                some.stream().mapToLong(TreeImage::bytes).sum(), freezeNanos, saveNanos))
                 .toList();
+    }
+
+    /**
+     * Reads all files, and those that they build on.
+     *
+     * @param imageDirectory the folder that was given to {@link FrozenTrees#write}
+     * @return the first thing that is not as it was written; empty when nothing is
+     * @throws IOException if this thread is interrupted
+     */
+    public String damage(final Path imageDirectory) throws IOException {
+        try (Cores cores = new Cores()) {
+            for (final TreeImage tree : trees) {
+                final List<Finding> damaged = tree.verify(imageDirectory, cores, Progress.UNTOLD);
+                if (!damaged.isEmpty()) {
+                    return damaged.getFirst().problem();
+                }
+            }
+            return "";
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IOException("interrupted while images were read", e);
+        }
+    }
+
+    /** The same, as it is when it is safe. */
+    HostImages with(final List<TreeImage> sealed, final long sealNanos) {
+        return new HostImages(implementation, host, kernel, cpuModel, cpuFlags, sealed,
+                sealed.stream().mapToLong(TreeImage::bytes).sum(), freezeNanos,
+                saveNanos + sealNanos);
     }
 }

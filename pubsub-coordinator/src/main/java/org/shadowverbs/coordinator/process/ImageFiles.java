@@ -3,40 +3,52 @@ package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.lang.foreign.Arena;
-import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.nio.file.StandardOpenOption;
-import java.util.HexFormat;
 import java.util.List;
 import java.util.stream.Stream;
-import java.util.zip.CRC32C;
+import org.shadowverbs.coordinator.images.Checksum;
+import org.shadowverbs.coordinator.images.Compression;
+import org.shadowverbs.coordinator.images.Cores;
+import org.shadowverbs.coordinator.images.PackedFile;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /** The files of an image: checksums, and that they are on the disk. */
 final class ImageFiles {
-    private static final int BUFFER = 1 << 20;
-    private static final long FLUSH = 64L << 20;
-
     private ImageFiles() {
     }
 
-    /** Takes every file of a folder from others, checksums it and makes all durable, the folder too. */
-    static List<ImageFile> seal(final Path folder, final int threads, final Progress progress)
+    /** Says how a file is to be compressed. */
+    interface Choice {
+        Compression of(Path file) throws IOException;
+    }
+
+    /** Takes every file of a folder from others, compresses those with memory, and makes all durable, the folder too. */
+    static List<ImageFile> seal(final Path folder, final Choice choice, final Cores cores, final Progress progress)
             throws IOException, CheckpointException, InterruptedException {
-        final List<ImageFile> files = Parallel.each(paths(folder), threads, path -> {
+        final List<ImageFile> files = Parallel.each(paths(folder), cores.count(), path -> {
             Files.setPosixFilePermissions(path, PrivateFiles.FILE.value());
-            try (FileChannel channel = FileChannel.open(path, StandardOpenOption.READ, StandardOpenOption.WRITE)) {
-                final String checksum = checksum(channel, true, progress);
-                channel.force(true);
-                return new ImageFile(path.getFileName().toString(), channel.size(), checksum);
-            }
+            final String name = path.getFileName().toString();
+            final Compression compression = holdsMemory(name) ? choice.of(path) : Compression.NONE;
+            final String sealed = name + compression.suffix();
+            final PackedFile.Written written = sealed.equals(name) ? PackedFile.seal(path, cores, progress::more)
+                    : PackedFile.pack(path, folder.resolve(sealed), compression, cores, progress::more);
+            return new ImageFile(sealed, written.bytes(), written.crc32c());
         });
         force(folder);
         force(folder.getParent());
         return files;
+    }
+
+    /** Whether it is a file of pages, by the name that CRIU gives it. */
+    private static boolean holdsMemory(final String name) {
+        return name.startsWith("pages-") && name.endsWith(".img");
+    }
+
+    /** Whether an image that builds on this one needs the file. */
+    static boolean isOfMemory(final ImageFile file) {
+        return file.name().startsWith("pages-") || file.name().startsWith("pagemap-");
     }
 
     private static List<Path> paths(final Path folder) throws IOException {
@@ -55,11 +67,11 @@ final class ImageFiles {
     }
 
     /** Compares a folder with what was recorded. */
-    static List<Finding> verify(final String subject, final Path folder, final List<ImageFile> files,
+    static List<Finding> verify(final String subject, final Path folder, final List<ImageFile> files, final Cores cores,
             final Progress progress) throws InterruptedException {
         try {
-            return Parallel.each(files, Parallel.threads(), file -> {
-                final String problem = difference(folder.resolve(file.name()), file, progress);
+            return Parallel.each(files, cores.count(), file -> {
+                final String problem = difference(folder.resolve(file.name()), file, cores, progress);
                 return problem.isEmpty() ? List.<Finding>of() : List.of(new Finding(
                         subject, "image " + folder.resolve(file.name()) + " " + problem, "use another checkpoint"));
             }).stream().flatMap(List::stream).toList();
@@ -68,46 +80,21 @@ final class ImageFiles {
         }
     }
 
-    private static String difference(final Path path, final ImageFile file, final Progress progress) {
+    private static String difference(final Path path, final ImageFile file, final Cores cores, final Progress progress)
+            throws InterruptedException {
         if (!Files.exists(path)) {
             return "is missing";
         }
-        try (FileChannel channel = FileChannel.open(path)) {
-            if (channel.size() != file.bytes()) {
-                return "is damaged: it has " + channel.size() + " bytes instead of " + file.bytes();
+        try {
+            if (Files.size(path) != file.bytes()) {
+                return "is damaged: it has " + Files.size(path) + " bytes instead of " + file.bytes();
             }
-            final String checksum = checksum(channel, false, progress);
+            final String checksum = Checksum.of(path, cores, progress::more);
             return checksum.equals(file.crc32c())
                     ? ""
                     : "is damaged: its CRC-32C is " + checksum + " instead of " + file.crc32c();
         } catch (final IOException e) {
             return "cannot be read: " + e.getMessage();
-        }
-    }
-
-    private static String checksum(final FileChannel channel, final boolean flush, final Progress progress)
-            throws IOException {
-        final CRC32C crc = new CRC32C();
-        final ByteBuffer buffer = ByteBuffer.allocateDirect(Math.clamp(channel.size(), 1, BUFFER));
-        long flushed = 0;
-        long at = 0;
-        for (int read = channel.read(buffer); read >= 0; read = channel.read(buffer)) {
-            crc.update(buffer.flip());
-            buffer.clear();
-            at += read;
-            if (flush && at - flushed >= FLUSH) {
-                flush(channel, flushed, at - flushed);
-                flushed = at;
-            }
-            progress.more(read);
-        }
-        return HexFormat.of().toHexDigits((int) crc.getValue());
-    }
-
-    /** Has a part written to the disk: of the whole file at once nobody would see how far it has come. */
-    private static void flush(final FileChannel channel, final long from, final long bytes) throws IOException {
-        try (Arena arena = Arena.ofConfined()) {
-            channel.map(FileChannel.MapMode.READ_WRITE, from, bytes, arena).force();
         }
     }
 

@@ -41,6 +41,18 @@ public interface ProcessCheckpointer {
     FrozenTrees freeze(FreezeRequest request) throws CheckpointException;
 
     /**
+     * Copies what can be copied of the processes' memory while they run, so that their images, which are to be written to the same
+     * folder next, need less.
+     *
+     * @param request        the processes
+     * @param imageDirectory an existing, empty folder
+     * @param plan           the one that the images will be written by
+     * @return how much was copied, bytes; 0 where nobody can count what is written to afterwards
+     * @throws CheckpointException if it cannot be copied
+     */
+    long preCopy(FreezeRequest request, Path imageDirectory, ImagePlan plan) throws CheckpointException;
+
+    /**
      * Looks at the processes, without stopping them, for TCP connections to other hosts.
      *
      * @param request   the processes and what the caller knows about them

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.process;
 
+import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.stream.Stream;
+import org.shadowverbs.coordinator.images.Cores;
 
 /**
  * The image of one process tree.
@@ -18,6 +22,7 @@ import java.util.List;
  * @param alive       inodes of TCP sockets that ask whether the other end is alive, which the image does not say of them
  * @param memory      a number of its /dev/shm if that is not the host's; 0: it is, or an older version has not said
  * @param dumpNanos   time to dump it
+ * @param layers      what its memory builds on, the next one first; none in a whole image
  * @param clocks      what its processes saw when all trees had been saved; null in images in which CRIU has kept its own reading
  */
 public record TreeImage(
@@ -33,10 +38,12 @@ public record TreeImage(
         List<Long> alive,
         long memory,
         long dumpNanos,
+        List<ImageLayer> layers,
         Clocks clocks) {
     public TreeImage {
         listeners = listeners == null ? List.of() : listeners;
         alive = alive == null ? List.of() : alive;
+        layers = layers == null ? List.of() : layers;
     }
 
     /**
@@ -67,8 +74,33 @@ public record TreeImage(
         return processes.getFirst().pid();
     }
 
+    /**
+     * How much its checkpoint has of it.
+     *
+     * @return bytes of its own files, without those of other checkpoints that it builds on
+     */
+    public long bytes() {
+        return Stream.concat(files.stream(), layers.stream().filter(layer -> layer.checkpoint().isEmpty())
+                .flatMap(layer -> layer.files().stream())).mapToLong(ImageFile::bytes).sum();
+    }
+
+    /** Reads all files, and those that they build on. */
+    List<Finding> verify(final Path imageDirectory, final Cores cores, final Progress progress) throws InterruptedException {
+        final List<Finding> findings = new ArrayList<>(
+                ImageFiles.verify(name, imageDirectory.resolve(directory), files, cores, progress));
+        for (final ImageLayer layer : layers) {
+            findings.addAll(ImageFiles.verify(name, layer.folder(imageDirectory), layer.files(), cores, progress));
+        }
+        return findings;
+    }
+
+    TreeImage with(final List<ImageFile> nowFiles, final List<ImageLayer> nowLayers) {
+        return new TreeImage(name, directory, processes, nowFiles, outputs, mapped, shellJob, connections, listeners, alive, memory,
+                dumpNanos, nowLayers, clocks);
+    }
+
     TreeImage goingOnFrom(final Clocks then) {
         return new TreeImage(name, directory, processes, files, outputs, mapped, shellJob, connections, listeners,
-                alive, memory, dumpNanos, then);
+                alive, memory, dumpNanos, layers, then);
     }
 }

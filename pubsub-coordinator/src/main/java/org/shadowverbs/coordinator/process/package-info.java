@@ -7,8 +7,9 @@
  * <ol>
  * <li>{@code freeze} names whatever cannot be saved, or stops every tree of the host, and returns when all of them stand still
  * (what it would name {@code inspect} says without stopping anything);
- * <li>{@code save} writes the images of all trees, still frozen, and makes them durable;
- * <li>{@code close} lets them run on, or {@code kill} ends them.
+ * <li>{@code write} writes the images of all trees, still frozen;
+ * <li>{@code close} lets them run on, or {@code kill} ends them;
+ * <li>{@code seal} compresses what was written and makes it durable, before or after that.
  * </ol>
  * Whatever fails in between ends in {@code close}: the processes run on as if nothing had been asked for.
  *

@@ -76,6 +76,10 @@ public final class FrameType {
     public static final byte SAY = 72;
     public static final byte START_SHELL = 73;
     public static final byte SHELL_FAILED = 74;
+    public static final byte SEAL = 75;
+    public static final byte SEALED = 76;
+    public static final byte PRE_COPY = 77;
+    public static final byte PRE_COPIED = 78;
 
     // command line <-> coordinator
     public static final byte COMMAND = 60;

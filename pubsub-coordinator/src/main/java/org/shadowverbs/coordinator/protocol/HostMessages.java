@@ -21,6 +21,10 @@ public final class HostMessages {
             Map.entry(FrameType.FROZEN, Frozen.class),
             Map.entry(FrameType.SAVE, Save.class),
             Map.entry(FrameType.SAVED, Saved.class),
+            Map.entry(FrameType.PRE_COPY, PreCopy.class),
+            Map.entry(FrameType.PRE_COPIED, PreCopied.class),
+            Map.entry(FrameType.SEAL, Seal.class),
+            Map.entry(FrameType.SEALED, Sealed.class),
             Map.entry(FrameType.THAW, Thaw.class),
             Map.entry(FrameType.THAWED, Thawed.class),
             Map.entry(FrameType.RELEASE, Release.class),
@@ -123,12 +127,35 @@ public final class HostMessages {
             implements Message {
     }
 
-    /** Save into a folder that the agent makes below this one; give up when nothing is done for so long. */
-    public record Save(long epoch, String folder, int deadlineSeconds) implements Message {
+    /**
+     * How images are made. {@code name}: of the folder that the checkpoint will have; {@code base}: of the one before, which is safe, or
+     * empty; {@code fullEvery}: one of so many checkpoints is whole.
+     */
+    public record Plan(String name, String base, int fullEvery) {
     }
 
-    /** {@code images}: the host's part of the manifest, JSON. */
-    public record Saved(long epoch, long bytes, String images) implements Message {
+    /** While the processes run: copy what can be copied of them, into a folder that the agent makes below this one. */
+    public record PreCopy(long epoch, String folder, Plan plan, int deadlineSeconds) implements Message {
+    }
+
+    /** {@code bytes}: how much was copied; 0 where writes cannot be counted, so that it would be of no use. */
+    public record PreCopied(long epoch, long bytes) implements Message {
+    }
+
+    /** Save into a folder that the agent makes below this one; give up when nothing is done for so long. */
+    public record Save(long epoch, String folder, Plan plan, int deadlineSeconds) implements Message {
+    }
+
+    /** All is written, and no process is needed for it any more. */
+    public record Saved(long epoch, long bytes) implements Message {
+    }
+
+    /** Make safe what was written; give up when nothing is done for so long. {@code compression}: as a user names it. */
+    public record Seal(long epoch, String compression, int deadlineSeconds) implements Message {
+    }
+
+    /** {@code images}: the host's part of the manifest, JSON; empty for a host with no process of the job. */
+    public record Sealed(long epoch, long bytes, String images) implements Message {
     }
 
     /** Let the processes run on and tell them {@code outcome} (resumed, aborted), or end them. */
@@ -149,7 +176,7 @@ public final class HostMessages {
     public record StepProgress(long epoch, String step, long done) implements Message {
     }
 
-    /** {@code step}: FREEZE, SAVE, THAW or RELEASE; {@code passes}: what it has failed for passes by itself. */
+    /** {@code step}: PRE_COPY, FREEZE, SAVE, SEAL, THAW or RELEASE; {@code passes}: what it has failed for passes by itself. */
     public record StepFailed(long epoch, String step, String reason, boolean passes) implements Message {
         public StepFailed(final long epoch, final String step, final String reason) {
             this(epoch, step, reason, false);

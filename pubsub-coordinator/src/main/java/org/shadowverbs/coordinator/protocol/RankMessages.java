@@ -37,9 +37,12 @@ public final class RankMessages {
     private RankMessages() {
     }
 
-    /** First message of a rank. {@code state}: 0 fresh, 1 reattaching after a checkpoint, an abort or a restart. */
+    /**
+     * First message of a rank. {@code state}: 0 fresh, 1 reattaching after a checkpoint, an abort or a restart. {@code writes}: a
+     * descriptor of the process, a userfaultfd, which the agent takes a copy of before it answers; -1: none.
+     */
     public record Hello(int version, String secret, String uid, long pid, long treeRootPid, String program, long epoch,
-            byte state) implements Message {
+            byte state, int writes) implements Message {
     }
 
     /** {@code attempt}: of the reattachment that goes on, which the rank's contributions belong to. */

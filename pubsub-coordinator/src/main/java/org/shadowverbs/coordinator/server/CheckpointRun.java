@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import org.shadowverbs.coordinator.client.Attachment;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
+import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
@@ -24,8 +25,13 @@ import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.Plan;
+import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
+import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
+import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
+import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.MemberState;
@@ -33,8 +39,9 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
 
 /**
- * The checkpoint, from the request to the job running on: read {@link #attempt} from top to bottom. It is all or
- * nothing: until {@link #commit} returns, whatever happens ends in {@link #giveUp} and the job runs on.
+ * The checkpoint, from the request to the folder in its place: read {@link #attempt} from top to bottom. It is all or
+ * nothing: until {@link #save} returns, whatever happens ends in {@link #giveUp}; what happens later ends the job's new checkpoint,
+ * and the job runs on in either case.
  */
 final class CheckpointRun {
     private static final int MOST_TRIES = 5;
@@ -42,6 +49,7 @@ final class CheckpointRun {
     private final Epoch epoch;
     private final Path directory;
     private final int keep;
+    private final ImageChoice images;
     private final boolean kill;
     private final boolean detached;
     private final Report report;
@@ -58,10 +66,15 @@ final class CheckpointRun {
     private int rounds;
     private CheckpointFolder folder;
     private List<Manifest.HostPart> hosts = List.of();
+    /** Who has written images. */
+    private Set<AgentSession> writers = Set.of();
+    private List<Needs> needs = List.of();
     private long bytes;
     /** Whether the devices stay open, and how many queue pairs were reset for that. */
     private boolean attached;
     private int resets;
+    /** From here on the ranks need not suffer from that whoever asked for it can't be told. */
+    private boolean goingBack;
 
     /**
      * What has become of it.
@@ -81,12 +94,14 @@ final class CheckpointRun {
      * @param kill the job ends with it
      * @param detached devices are closed for it also where they could stay open
      */
-    CheckpointRun(final Job job, final Path directory, final int keep, final boolean kill, final boolean detached,
+    CheckpointRun(final Job job, final Path directory, final int keep, final ImageChoice images, final boolean kill,
+            final boolean detached,
             final Report report) {
         this.job = job;
         epoch = job.epoch();
         this.directory = directory;
         this.keep = keep;
+        this.images = images;
         this.kill = kill;
         this.detached = detached;
         this.report = report;
@@ -121,9 +136,11 @@ final class CheckpointRun {
         boolean told = false;
         try {
             begin();
+            preCopy();
             told = true;
             epoch.tellBegun(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill),
-                    CheckpointRequest.DETACHED, Boolean.toString(detached))));
+                    CheckpointRequest.DETACHED, Boolean.toString(detached), CheckpointRequest.WRITES,
+                    Boolean.toString(images.preCopy() || images.fullEvery() > 1))));
             exchange(Phase.ANNOUNCE);
             closed = System.nanoTime();
             exchange(Phase.CLOSE);
@@ -132,7 +149,11 @@ final class CheckpointRun {
             detach();
             freeze();
             save();
-            commit();
+            needs = epoch.needs();
+            if (kill) {
+                seal();
+                commit();
+            }
         } catch (Stopped e) {
             giveUp(e.getMessage(), told);
             throw e;
@@ -182,6 +203,31 @@ final class CheckpointRun {
         } catch (UncheckedIOException e) {
             throw cannotRead(e.getCause());
         }
+    }
+
+    private Plan plan() {
+        final long last = job.lineage().last();
+        return new Plan(folder.place().getFileName().toString(), last == 0 ? "" : CheckpointFolder.name(job.name(), last),
+                images.fullEvery());
+    }
+
+    /** The programs run on. */
+    private void preCopy() throws Stopped {
+        if (!images.preCopy()) {
+            return;
+        }
+        final long start = System.nanoTime();
+        epoch.tellAgents(Stage.PRE_COPY, new PreCopy(number, folder.temporary().toString(), plan(), epoch.deadlineSeconds()));
+        long copied = 0;
+        for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents().entrySet()) {
+            final long here = ((PreCopied) e.getValue()).bytes();
+            copied += here;
+            if (here == 0) {
+                report.line("nothing could be copied before on host " + e.getKey().host()
+                        + ": no process there uses verbs, or its kernel does not count writes");
+            }
+        }
+        phaseDone("PRE_COPY", start, Sizes.bytes(copied));
     }
 
     private void exchange(final Phase phase) throws Stopped {
@@ -259,28 +305,43 @@ final class CheckpointRun {
 
     private void save() throws Stopped {
         final long start = System.nanoTime();
-        epoch.tellAgents(Stage.SAVE, new Save(number, folder.temporary().toString(), epoch.deadlineSeconds()));
-        final List<Manifest.HostPart> parts = new ArrayList<>();
+        epoch.tellAgents(Stage.SAVE, new Save(number, folder.temporary().toString(), plan(), epoch.deadlineSeconds()));
+        writers = new LinkedHashSet<>();
+        long written = 0;
         for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents().entrySet()) {
-            final Saved saved = (Saved) e.getValue();
-            if (saved.images().isEmpty()) {
+            written += ((Saved) e.getValue()).bytes();
+            writers.add(e.getKey());
+        }
+        phaseDone("SAVE", start, ranksDone() + ", " + Sizes.bytes(written));
+    }
+
+    /** What was written becomes safe; the programs run on meanwhile, unless they are to end. */
+    private void seal() throws Stopped {
+        final long start = System.nanoTime();
+        epoch.tellAgents(Stage.SEAL, new Seal(number, images.compression().toString(), epoch.deadlineSeconds()));
+        final Map<AgentSession, Message> answers = epoch.awaitAgents();
+        final List<Manifest.HostPart> parts = new ArrayList<>();
+        for (final AgentSession writer : writers) {
+            if (!(answers.get(writer) instanceof Sealed sealed)) {
+                throw new Stopped("the agent on host " + writer.host() + " was lost before its images were safe", false);
+            }
+            if (sealed.images().isEmpty()) {
                 continue; // a host with no process of the job
             }
             try {
-                final Manifest.HostPart part = ManifestFile.hostPart(saved.images());
+                final Manifest.HostPart part = ManifestFile.hostPart(sealed.images());
                 if (!Files.isDirectory(folder.temporary().resolve(part.directory()))) {
-                    throw new Stopped("the images of host " + e.getKey().host() + " are not in " + directory
+                    throw new Stopped("the images of host " + writer.host() + " are not in " + directory
                             + " as this host sees it: the checkpoint directory must be shared by all hosts", false);
                 }
                 parts.add(part);
-                bytes += saved.bytes();
+                bytes += sealed.bytes();
             } catch (IOException x) {
-                throw new Stopped("host " + e.getKey().host() + " described its images wrongly: " + x.getMessage(),
-                        false);
+                throw new Stopped("host " + writer.host() + " described its images wrongly: " + x.getMessage(), false);
             }
         }
         hosts = parts;
-        phaseDone("SAVE", start, ranksDone() + ", " + Sizes.bytes(bytes));
+        phaseDone("SEAL", start, Sizes.bytes(bytes));
     }
 
     private void commit() throws Stopped {
@@ -292,12 +353,14 @@ final class CheckpointRun {
             folder.commit(new Manifest(Manifest.SCHEMA, job.name(), number, job.lineage().last(),
                     job.setting(AgentHello.BACKEND, Verdict.SAME_BACKEND),
                     Instant.now().truncatedTo(ChronoUnit.SECONDS).toString(), kill,
-                    (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, epoch.needs(),
+                    (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, needs,
                     new Manifest.History(job.history().ran().toMillis(), job.history().failures()), ""));
         } catch (IOException | RuntimeException e) {
             throw new Stopped("COMMIT failed: " + e, false);
         }
-        epoch.turnBack();
+        if (kill) {
+            epoch.turnBack();
+        }
         job.lineage().made(number);
         folder.warnings().forEach(warning -> say("warning: " + warning));
         job.log().add("checkpoint " + folder.place() + " is safe: " + bytes + " bytes");
@@ -324,13 +387,36 @@ final class CheckpointRun {
         return outcome(folder.place(), 0, problem);
     }
 
-    /** The checkpoint is safe: thaw, and every rank opens its devices again. */
+    /**
+     * All is written: thaw, and every rank opens its devices again. Only then the images are made safe. Should that fail there is no
+     * new checkpoint, and the one before stays the valid one, from which nothing has been restarted.
+     */
     private Outcome resume() {
         final long start = System.nanoTime();
+        goingBack = true;
+        epoch.turnBack();
         final String problem = thawAndReattach("resumed", "", Reattachment.Way.of(epoch));
         final long stopped = System.nanoTime() - closed;
         phaseDone("REATTACH", start, ranksDone());
-        return outcome(folder.place(), stopped, problem);
+        epoch.ranksRun();
+        String failure = "";
+        try {
+            seal();
+            commit();
+        } catch (Stopped e) {
+            failure = e.getMessage();
+        } catch (RuntimeException | Error e) {
+            failure = e.toString();
+        }
+        if (folder.isSafe()) {
+            if (!failure.isEmpty()) {
+                say("warning: after the checkpoint was safe: " + failure);
+            }
+            return outcome(folder.place(), stopped, problem);
+        }
+        job.log().add("checkpoint of epoch " + number + " failed, and the job runs on: " + failure);
+        discard();
+        return outcome(null, 0, problem.isEmpty() ? failure : failure + "; " + problem);
     }
 
     /** No checkpoint comes of it: what was written is removed and the job runs on as before. */
@@ -352,6 +438,10 @@ final class CheckpointRun {
                 say("after the checkpoint was given up: " + problem);
             }
         }
+        discard();
+    }
+
+    private void discard() {
         try {
             if (folder != null) {
                 folder.discard();
@@ -407,7 +497,7 @@ final class CheckpointRun {
         final long nanos = System.nanoTime() - start;
         phaseNanos.merge(phase, nanos, Long::sum);
         final String line = String.format(Locale.ROOT, "%-9s %9s  %s", phase, Sizes.seconds(nanos), what).stripTrailing();
-        if (folder.isSafe()) {
+        if (goingBack || folder.isSafe()) {
             say(line);
         } else {
             report.line(line);

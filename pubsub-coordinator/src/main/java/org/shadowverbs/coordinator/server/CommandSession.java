@@ -42,7 +42,8 @@ final class CommandSession {
                         check();
                     } else {
                         checkpoint(Boolean.parseBoolean(command.arguments().get("kill")),
-                                Boolean.parseBoolean(command.arguments().get("detached")));
+                                Boolean.parseBoolean(command.arguments().get("detached")),
+                                Boolean.parseBoolean(command.arguments().get("pre-copy")));
                     }
                 }
                 case "status" -> status();
@@ -61,9 +62,10 @@ final class CommandSession {
         }
     }
 
-    private void checkpoint(final boolean kill, final boolean detached) throws IOException, InterruptedException, ExecutionException {
+    private void checkpoint(final boolean kill, final boolean detached, final boolean preCopy)
+            throws IOException, InterruptedException, ExecutionException {
         final CheckpointRun.Outcome o = coordinator.conductor().submit(
-                () -> coordinator.checkpoint(kill, detached, this::line)).get();
+                () -> coordinator.checkpoint(kill, detached, preCopy, this::line)).get();
         final boolean ok = o.folder() != null && o.problem().isEmpty();
         final Map<String, Object> json = new LinkedHashMap<>();
         json.put("schema", JSON_SCHEMA);

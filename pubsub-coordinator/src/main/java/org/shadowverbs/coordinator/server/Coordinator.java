@@ -18,8 +18,10 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
@@ -125,7 +127,7 @@ public final class Coordinator implements AutoCloseable {
         inspections = new Inspections(job, this::checkpointDirectory, timer);
         job.onJoined(inspections::changed);
         periodic = new PeriodicCheckpoints(timer, conductor, job, System::nanoTime,
-                () -> checkpoint(false, false, line -> log.add("periodic checkpoint: " + line)));
+                () -> checkpoint(false, false, false, line -> log.add("periodic checkpoint: " + line)));
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
@@ -403,10 +405,11 @@ public final class Coordinator implements AutoCloseable {
     // ---- checkpoints ----
 
     /** Runs one, after what goes on now; to be called on the conductor's thread. */
-    CheckpointRun.Outcome checkpoint(final boolean kill, final boolean detached, final Report report) {
+    CheckpointRun.Outcome checkpoint(final boolean kill, final boolean detached, final boolean preCopy, final Report report) {
         final Path directory = checkpointDirectory();
         final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
-        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, kill, detached, report).run();
+        final ImageChoice images = options.images().with(job::setting).preCopied(preCopy);
+        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, images, kill, detached, report).run();
         periodic.made(outcome);
         saveState();
         return outcome;
@@ -460,6 +463,7 @@ public final class Coordinator implements AutoCloseable {
     private void endIfStillEmpty() {
         awaitStore();
         awaitCommands();
+        awaitConductor();
         ending.set(false); // for a program that has come meanwhile
         if (job.isEmpty() && ending.compareAndSet(false, true)) {
             quit("the last program of the job has ended");
@@ -476,6 +480,17 @@ public final class Coordinator implements AutoCloseable {
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
+        }
+    }
+
+    /** The last checkpoint of a job that has failed is to be there: its images may not be safe yet. */
+    private void awaitConductor() {
+        try {
+            conductor.submit(() -> { }).get();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        } catch (ExecutionException | RejectedExecutionException e) {
+            log.add("at the end: " + e); // it ends already
         }
     }
 

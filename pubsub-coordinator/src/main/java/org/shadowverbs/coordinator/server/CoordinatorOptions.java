@@ -13,12 +13,13 @@ import java.nio.file.Path;
  * @param checkpointDirectory for launches that name none
  * @param interval of periodic checkpoints, unless a launch asks for another
  * @param keep how many checkpoints of the job are kept
+ * @param images how they are made, unless a launch asks for something else
  * @param exitOnLast end when the last program of the job has ended
  * @param secret what every peer must show; empty: nothing
  * @param deadlineSeconds of each phase
  * @param recover go on with the job of a coordinator that was lost; else what it left behind is dropped
  */
 public record CoordinatorOptions(String address, int port, Path portFile, Path runRoot, Path checkpointDirectory,
-        Interval interval, int keep, boolean exitOnLast, String secret, int deadlineSeconds,
+        Interval interval, int keep, ImageChoice images, boolean exitOnLast, String secret, int deadlineSeconds,
         boolean recover) {
 }

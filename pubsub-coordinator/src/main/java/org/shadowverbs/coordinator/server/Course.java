@@ -15,10 +15,12 @@ enum Course {
     //          ends                                    is lost   away      fails     for now   joins
     /** Nothing goes on. */
     IDLE(       NONE,     NONE,     NONE,     NONE,     NONE,     NONE,     NONE,     NONE,     NONE),
-    /** A checkpoint, up to its commit: it holds all ranks or there is none. */
+    /** A checkpoint, until its images are written, or up to its commit if the job ends: it holds all ranks or there is none. */
     CHECKPOINT( AGAIN,    STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    AGAIN,    AGAIN),
     /** The way back to work, of a checkpoint that is safe, or was given up: as many as can go on do. */
     BACK(       MISSED,   MISSED,   MISSED,   AGAIN,    NONE,     MISSED,   NONE,     NONE,     NONE),
+    /** The ranks of a checkpoint run again, and its images are made safe: that concerns nobody but the agents that have them. */
+    SEALING(    NONE,     NONE,     NONE,     NONE,     STOPS,    NONE,     STOPS,    STOPS,    NONE),
     /** The way back after a restart: half a job is not what was asked for. */
     RESTART(    MISSED,   STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    NONE);
 

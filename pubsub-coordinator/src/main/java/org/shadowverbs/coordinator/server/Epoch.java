@@ -192,6 +192,24 @@ final class Epoch {
         }
     }
 
+    /** The ranks are back at work, and what was written of them is made safe: from here on only agents take part. */
+    void ranksRun() {
+        lock.lock();
+        try {
+            participants.clear();
+            clearExchanges();
+            course = Course.SEALING;
+            stop = null;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Whether no rank has anything to do with what goes on. */
+    boolean disturbsNobody() {
+        return locked(() -> course == Course.IDLE && stage == Stage.RUNNING || course == Course.SEALING);
+    }
+
     /** What goes on is a restart, and it can't. */
     void stopRestart(final String why) {
         lock.lock();

@@ -71,7 +71,7 @@ final class Inspections {
 
     private void look(final boolean first) {
         try {
-            final boolean running = job.epoch().stage() == Stage.RUNNING && !job.isEmpty();
+            final boolean running = job.epoch().disturbsNobody() && !job.isEmpty();
             final Inspection.Answer before = last;
             if (!running || inspect().reasons().isEmpty() || said) {
                 return;
@@ -106,7 +106,7 @@ final class Inspections {
         final Duration deadline = job.epoch().phaseDeadline();
         for (int tries = 1;; tries++) {
             try {
-                job.epoch().await(() -> job.epoch().stage() == Stage.RUNNING, deadline, () -> "a checkpoint goes on");
+                job.epoch().await(job.epoch()::disturbsNobody, deadline, () -> "a checkpoint goes on");
             } catch (Stopped e) {
                 job.log().add("whether a checkpoint can be made is asked while one goes on");
             }

@@ -23,7 +23,9 @@ import org.shadowverbs.coordinator.protocol.HostMessages.RankGone;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankJoined;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
 import org.shadowverbs.coordinator.protocol.HostMessages.Released;
+import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
+import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
@@ -223,7 +225,9 @@ final class Job {
                     }
                 }
                 case Frozen m -> epoch.stepAnswered(from, "FREEZE", m.epoch(), m);
+                case PreCopied m -> epoch.stepAnswered(from, "PRE_COPY", m.epoch(), m);
                 case Saved m -> epoch.stepAnswered(from, "SAVE", m.epoch(), m);
+                case Sealed m -> epoch.stepAnswered(from, "SEAL", m.epoch(), m);
                 case Thawed m -> epoch.stepAnswered(from, "THAW", m.epoch(), m);
                 case Released m -> epoch.stepAnswered(from, "RELEASE", m.epoch(), m);
                 case PmiState m -> pmi(from, m);

@@ -12,14 +12,16 @@ enum Stage {
     //               waits for        for                          goes on with
     RUNNING(         Awaited.NOBODY,  Limit.NONE),
     // A checkpoint.
+    PRE_COPY(        Awaited.AGENTS,  Limit.STEP_SILENCE),      // ANNOUNCE; if it was asked for
     ANNOUNCE(        Awaited.RANKS,   Limit.SILENCE),           // CLOSE
     CLOSE(           Awaited.RANKS,   Limit.SILENCE),           // PAIRED
     PAIRED(          Awaited.RANKS,   Limit.SILENCE),           // DRAIN
     DRAIN(           Awaited.RANKS,   Limit.PHASE),             // DETACH, when all are settled
     DETACH(          Awaited.RANKS,   Limit.SILENCE),           // FREEZE, when all links are closed
     FREEZE(          Awaited.AGENTS,  Limit.STEP_SILENCE),      // SAVE
-    SAVE(            Awaited.AGENTS,  Limit.STEP_SILENCE),      // COMMIT
-    COMMIT(          Awaited.NOBODY,  Limit.NONE),              // KILL or THAW
+    SAVE(            Awaited.AGENTS,  Limit.STEP_SILENCE),      // THAW, or SEAL when the job ends with it
+    SEAL(            Awaited.AGENTS,  Limit.STEP_SILENCE),      // COMMIT; the job runs, or waits for its end
+    COMMIT(          Awaited.NOBODY,  Limit.NONE),              // KILL or RUNNING
     KILL(            Awaited.AGENTS,  Limit.of(30)),            // RUNNING
     // The way back. It begins again with THAW when somebody is late.
     THAW(            Awaited.AGENTS,  Limit.of(60)),            // PUBLISHED, or OPENING when nobody has let go of anything

@@ -32,7 +32,7 @@ class RankLinkTest {
                 }
             });
             assertThrows(LinkLostException.class, () -> RankLink.connect(socket,
-                    new RankHello("u", 1, 1, "p", 0, RankHello.State.FRESH), Duration.ofSeconds(30), (from, what) -> { }));
+                    new RankHello("u", 1, 1, "p", 0, RankHello.State.FRESH, -1), Duration.ofSeconds(30), (from, what) -> { }));
             killed.join();
         }
     }

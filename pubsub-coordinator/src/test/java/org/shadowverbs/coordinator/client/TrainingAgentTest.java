@@ -27,7 +27,7 @@ class TrainingAgentTest {
     private Path folder;
 
     private RankLink connect(final RankHello.State state) throws IOException {
-        return RankLink.connect(folder.resolve("agent.sock"), new RankHello("uid", 1, 1, "program", 1, state), DEADLINE, null);
+        return RankLink.connect(folder.resolve("agent.sock"), new RankHello("uid", 1, 1, "program", 1, state, -1), DEADLINE, null);
     }
 
     private TrainingAgent agent() throws Exception {

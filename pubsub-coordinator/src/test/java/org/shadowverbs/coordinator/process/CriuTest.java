@@ -15,6 +15,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.Set;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
@@ -25,6 +26,11 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.ValueSource;
+import org.shadowverbs.coordinator.agent.Libc;
+import org.shadowverbs.coordinator.images.Compression;
+import org.shadowverbs.coordinator.memory.WriteCount;
 
 /** Real processes, a real CRIU, a real SIGKILL. */
 @Timeout(90)
@@ -91,6 +97,96 @@ final class CriuTest {
         assertEquals(whole.substring((int) cut), Files.readString(folder.resolve("out.tail-ckpt")));
     }
 
+    /** What is safe does not depend on what the processes do meanwhile. */
+    @ParameterizedTest
+    @ValueSource(strings = {"lz4", "zstd", "auto"})
+    void comesBackFromCompressedImagesAndNamesOneThatIsDamaged(final String method) throws Exception {
+        final Process process = start(out, programs.counter(), "300", "7", "20");
+        TestPrograms.awaitLines(out, 20);
+        final Path directory = images();
+        final WrittenImages written;
+        try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
+            written = frozen.write(directory, ImagePlan.WHOLE);
+        }
+        TestPrograms.awaitLines(out, TestPrograms.lines(out).size() + 20);
+        final HostImages saved = written.seal(Compression.of(method), Progress.UNTOLD);
+        kill(process);
+        final ImageFile pages = saved.trees().getFirst().files().stream().filter(f -> f.name().startsWith("pages-1.img"))
+                .findFirst().orElseThrow();
+        if (!method.equals("auto")) {
+            assertEquals("pages-1.img" + Compression.of(method).suffix(), pages.name());
+            assertTrue(pages.bytes() < 4 << 20, "20 MiB with a period of 251 bytes are " + pages.bytes() + " bytes");
+        }
+        assertEquals("", saved.damage(directory));
+        assertEquals(7, status(restore(directory, saved), "rank 0"));
+        assertCounted(TestPrograms.lines(out), 300);
+
+        final Path file = directory.resolve("tree-0").resolve(pages.name());
+        try (RandomAccessFile cut = new RandomAccessFile(file.toFile(), "rw")) {
+            cut.setLength(pages.bytes() - 1);
+        }
+        final CheckpointException refused = assertThrows(CheckpointException.class, () -> restore(directory, saved));
+        assertTrue(refused.getMessage().contains(file + " is damaged: it has"), refused::getMessage);
+        assertTrue(saved.damage(directory).contains(file + " is damaged: it has"), saved.damage(directory));
+    }
+
+    /**
+     * Whole images, increments and copies in any order, of memory that changes in every way; and back from any of them, where the
+     * program goes on to check what it holds.
+     */
+    @ParameterizedTest
+    @ValueSource(longs = {1, 2, 3})
+    void memoryIsRightAfterAnyChain(final long seed) throws Exception {
+        final Path go = folder.resolve("go");
+        final Process process = start(out, programs.changes(), go.toString());
+        TestPrograms.awaitLines(out, 1);
+        final WriteCount count = new WriteCount(
+                Libc.descriptorOf(process.pid(), Integer.parseInt(TestPrograms.lines(out).getFirst())));
+        Files.createFile(go);
+        assertTrue(count.works() || CriuCommand.hasSoftDirty(CriuCommand.find()), "this kernel counts no writes");
+        final Random random = new Random(seed);
+        final Path checkpoints = Files.createDirectory(folder.resolve("checkpoints"));
+        final List<HostImages> all = new ArrayList<>();
+        final FreezeRequest request = request(root("rank 0", process));
+        String base = "";
+        for (int i = 0; i < 6; i++) {
+            TestPrograms.awaitLines(out, TestPrograms.lines(out).size() + 1 + random.nextInt(20));
+            final ImagePlan plan = new ImagePlan("ckpt-" + i, base, 4, Map.of(process.pid(), count));
+            final Path images = Files.createDirectories(checkpoints.resolve(plan.name()).resolve("host"));
+            if (random.nextInt(3) == 0) {
+                assertTrue(criu.preCopy(request, images, plan) > 0, "something is copied");
+            }
+            final WrittenImages written;
+            try (FrozenTrees frozen = criu.freeze(request)) {
+                written = frozen.write(images, plan);
+            }
+            all.add(written.seal(random.nextBoolean() ? Compression.LZ4 : Compression.NONE, Progress.UNTOLD));
+            base = random.nextInt(5) == 0 ? "" : plan.name(); // the next one is whole
+        }
+        count.close();
+        assertTrue(all.stream().anyMatch(image -> !image.trees().getFirst().layers().isEmpty()), "none builds on another");
+        kill(process);
+        for (final int i : new int[] {5, random.nextInt(5)}) {
+            final Path images = checkpoints.resolve("ckpt-" + i).resolve("host");
+            assertEquals("", all.get(i).damage(images));
+            try (RestoredTrees trees = restore(images, all.get(i))) {
+                final int length = TestPrograms.lines(out).size();
+                TestPrograms.awaitLines(out, length + 60);
+                assertTrue(TestPrograms.lines(out).stream().noneMatch(line -> line.startsWith("wrong")), () -> "ckpt-" + i + " of "
+                        + all.get(i).trees().getFirst().layers() + trees.hostPids());
+            }
+        }
+        final ImageLayer layer = all.reversed().stream().flatMap(image -> image.trees().getFirst().layers().stream())
+                .filter(l -> !l.checkpoint().isEmpty()).findFirst().orElseThrow();
+        final HostImages last = all.reversed().stream().filter(image -> image.trees().getFirst().layers().contains(layer))
+                .findFirst().orElseThrow();
+        final Path images = checkpoints.resolve("ckpt-" + all.indexOf(last)).resolve("host");
+        final Path pages = layer.folder(images).resolve(layer.files().stream().filter(file -> file.name().startsWith("pages-"))
+                .findFirst().orElseThrow().name());
+        Files.delete(pages);
+        assertEquals("image " + pages + " is missing", last.damage(images));
+    }
+
     /** The tree has been restored, so it has namespaces of its own, and CRIU is not a child of this process but a grandchild. */
     @Test
     void aSaveThatIsGivenUpEndsTheCriuInTheTreesOwnNamespacesAndTheTreeRunsOn() throws Exception {
@@ -112,7 +208,7 @@ final class CriuTest {
             final List<Exception> failures = new CopyOnWriteArrayList<>();
             final Thread saving = Thread.ofPlatform().start(() -> {
                 try {
-                    frozen.save(given);
+                    save(frozen, given);
                 } catch (final CheckpointException e) {
                     failures.add(e);
                 }
@@ -203,7 +299,7 @@ final class CriuTest {
         final Path directory = images();
         final HostImages saved;
         try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
-            saved = frozen.save(directory);
+            saved = save(frozen, directory);
             frozen.kill();
         }
         reader.lines().forEach(lines::add);
@@ -228,7 +324,7 @@ final class CriuTest {
         Path directory = images();
         HostImages saved;
         try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
-            saved = frozen.save(directory);
+            saved = save(frozen, directory);
             frozen.kill();
         }
         for (int round = 0; round < 2; round++) {
@@ -253,7 +349,7 @@ final class CriuTest {
         final HostImages saved;
         try (FrozenTrees frozen =
                 criu.freeze(request(new ProcessRoot("rank 0", process.children().findFirst().orElseThrow().pid())))) {
-            saved = frozen.save(directory);
+            saved = save(frozen, directory);
             frozen.kill();
         }
         assertTrue(process.waitFor(20, TimeUnit.SECONDS));
@@ -378,7 +474,7 @@ final class CriuTest {
         final Path directory = images();
         final HostImages saved;
         try (FrozenTrees frozen = criu.freeze(request(root("both", process)))) {
-            saved = frozen.save(directory);
+            saved = save(frozen, directory);
         }
         runsOn();
         try (FrozenTrees frozen = criu.freeze(request(root("both", process)))) {
@@ -470,7 +566,7 @@ final class CriuTest {
         try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process), root("rank 1", victim)))) {
             Signals.send(victim.pid(), SIGKILL);
             final CheckpointException failed =
-                    assertThrows(CheckpointException.class, () -> frozen.save(images()));
+                    assertThrows(CheckpointException.class, () -> save(frozen, images()));
             assertTrue(failed.getMessage().startsWith("rank 1 (pid " + victim.pid() + ", counter): has ended"),
                     failed::getMessage);
         }
@@ -484,9 +580,9 @@ final class CriuTest {
         TestPrograms.awaitLines(out, 5);
         try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
             final long length = Files.size(out);
-            frozen.save(images());
+            save(frozen, images());
             assertEquals(length, Files.size(out));
-            frozen.save(images());
+            save(frozen, images());
             assertEquals(length, Files.size(out));
         }
         runsOn();
@@ -506,7 +602,7 @@ final class CriuTest {
             final String group = Files.readString(Proc.path(process.pid(), "cgroup"));
             try (FrozenTrees frozen = one.freeze(request(root("rank 0", process)))) {
                 final long length = Files.size(out);
-                saved = frozen.save(directory);
+                saved = save(frozen, directory);
                 assertEquals(length, Files.size(out), mount);
             }
             assertEquals(group, Files.readString(Proc.path(process.pid(), "cgroup")), mount);
@@ -565,7 +661,7 @@ final class CriuTest {
         Path directory = images();
         HostImages saved;
         try (FrozenTrees frozen = criu.freeze(request(root("rank 0", first), root("rank 1", second)))) {
-            saved = frozen.save(directory);
+            saved = save(frozen, directory);
             frozen.kill();
         }
         Clocks before = new Clocks(0, 0);
@@ -587,7 +683,8 @@ final class CriuTest {
         final HostImages elsewhere = new HostImages(saved.implementation(), saved.host(), saved.kernel(), saved.cpuModel(),
                 saved.cpuFlags(), saved.trees().stream().map(tree -> new TreeImage(tree.name(), tree.directory(),
                         tree.processes(), tree.files(), tree.outputs(), tree.mapped(), tree.shellJob(), tree.connections(),
-                        tree.listeners(), tree.alive(), tree.memory(), tree.dumpNanos(), tree.clocks().plus(later))).toList(),
+                        tree.listeners(), tree.alive(), tree.memory(), tree.dumpNanos(), tree.layers(),
+                        tree.clocks().plus(later))).toList(),
                 saved.bytes(), saved.freezeNanos(), saved.saveNanos());
         final Clocks now = Clocks.now();
         final Clocks ahead = Clocks.offsets(restore(directory, elsewhere).hostPids().get("rank 0"));
@@ -611,9 +708,13 @@ final class CriuTest {
         return Files.createDirectory(folder.resolve("images-" + images++));
     }
 
+    private static HostImages save(final FrozenTrees frozen, final Path directory) throws CheckpointException {
+        return frozen.write(directory, ImagePlan.WHOLE).seal(Compression.NONE, Progress.UNTOLD);
+    }
+
     private HostImages save(final Path directory, final FreezeRequest request) throws CheckpointException {
         try (FrozenTrees frozen = criu.freeze(request)) {
-            return frozen.save(directory);
+            return save(frozen, directory);
         }
     }
 

@@ -40,6 +40,111 @@ final class TestPrograms {
             }
             """;
 
+    /**
+     * Changes memory in all the ways in which it can change, and checks all of it against what it ought to hold; prints the number
+     * of each 50th step, and "wrong ..." and ends with 99 when a page holds something else. Gives away a userfaultfd of its own
+     * first: prints its number, and goes on when the file exists that its argument names.
+     */
+    private static final String CHANGES = """
+            #define _GNU_SOURCE
+            #include <fcntl.h>
+            #include <stdint.h>
+            #include <stdio.h>
+            #include <stdlib.h>
+            #include <string.h>
+            #include <sys/mman.h>
+            #include <sys/syscall.h>
+            #include <sys/wait.h>
+            #include <time.h>
+            #include <unistd.h>
+            enum { REGIONS = 6, PAGES = 600, PAGE = 4096 };
+            static char *regions[REGIONS];
+            static uint32_t generation[REGIONS][PAGES];
+            static char readonly[REGIONS];
+            static uint64_t state = 88172645463325252ULL;
+            static uint32_t any(uint32_t n)
+            {
+            	state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+            	return (state >> 11) % n;
+            }
+            static uint64_t word(int r, int p, int w)
+            {
+            	uint32_t g = generation[r][p];
+            	return g ? (g * 2654435761ULL + r * 1009 + p) * (w + 1) : 0;
+            }
+            static void fill(int r, int p)
+            {
+            	generation[r][p]++;
+            	for (int w = 0; w < PAGE / 8; w += 37)
+            		((uint64_t *)(regions[r] + p * PAGE))[w] = word(r, p, w);
+            }
+            static void check(int r, int p, int step)
+            {
+            	for (int w = 0; w < PAGE / 8; w += 37)
+            		if (((uint64_t *)(regions[r] + p * PAGE))[w] != word(r, p, w)) {
+            			printf("wrong at step %d: region %d page %d word %d\\n", step, r, p, w);
+            			fflush(stdout);
+            			_exit(99);
+            		}
+            }
+            static void *map(void *at)
+            {
+            	return mmap(at, PAGES * PAGE, PROT_READ | PROT_WRITE,
+            		    MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0), -1, 0);
+            }
+            int main(int argc, char **argv)
+            {
+            	struct timespec pause = { 0, 200000 };
+            	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | 1);
+            	for (int r = 0; r < REGIONS; r++)
+            		regions[r] = map(NULL);
+            	madvise(regions[0], PAGES * PAGE, MADV_HUGEPAGE);
+            	printf("%d\\n", fd);
+            	fflush(stdout);
+            	while (access(argv[1], F_OK))
+            		nanosleep(&pause, NULL);
+            	close(fd);
+            	for (int step = 1;; step++) {
+            		int r = any(REGIONS), p = any(PAGES), what = any(400);
+            		if (what == 0 && !readonly[r]) {
+            			int n = 1 + any(PAGES - p);
+            			madvise(regions[r] + p * PAGE, n * PAGE, MADV_DONTNEED);
+            			memset(generation[r] + p, 0, n * sizeof(uint32_t));
+            		} else if (what == 1) {
+            			map(regions[r]);
+            			memset(generation[r], 0, sizeof(generation[r]));
+            			readonly[r] = 0;
+            		} else if (what == 2) {
+            			char *to = map(NULL);
+            			regions[r] = mremap(regions[r], PAGES * PAGE, PAGES * PAGE, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+            		} else if (what == 3) {
+            			readonly[r] = !readonly[r];
+            			mprotect(regions[r], PAGES * PAGE, readonly[r] ? PROT_READ : PROT_READ | PROT_WRITE);
+            		} else if (what == 4) {
+            			pid_t child = fork();
+            			if (!child) {
+            				if (!readonly[r])
+            					fill(r, p);
+            				_exit(0);
+            			}
+            			waitpid(child, NULL, 0);
+            		} else if (what == 5) {
+            			for (int i = 0; i < REGIONS; i++)
+            				for (int j = 0; j < PAGES; j++)
+            					check(i, j, step);
+            		} else if (!readonly[r]) {
+            			fill(r, p);
+            		}
+            		check(any(REGIONS), any(PAGES), step);
+            		if (step % 50 == 0) {
+            			printf("%d\\n", step);
+            			fflush(stdout);
+            			nanosleep(&pause, NULL);
+            		}
+            	}
+            }
+            """;
+
     /** Two processes that take turns at a counter in shared memory; the parent prints it until the number given. */
     private static final String TURNS = """
             #include <stdio.h>
@@ -221,6 +326,10 @@ final class TestPrograms {
 
     String counter() throws IOException, InterruptedException {
         return compile("counter", COUNTER);
+    }
+
+    String changes() throws IOException, InterruptedException {
+        return compile("changes", CHANGES);
     }
 
     String turns() throws IOException, InterruptedException {

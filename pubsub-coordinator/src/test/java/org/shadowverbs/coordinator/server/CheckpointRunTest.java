@@ -218,7 +218,7 @@ class CheckpointRunTest {
     @Test
     void aCoordinatorThatFailsInTheMidstGivesUpTheCheckpointAndTheJobRunsOn() throws Exception {
         final TestRank a = job.rank("a");
-        final CheckpointRun.Outcome o = job.coordinator.conductor().submit(() -> job.coordinator.checkpoint(false, false, line -> {
+        final CheckpointRun.Outcome o = job.coordinator.conductor().submit(() -> job.coordinator.checkpoint(false, false, false, line -> {
             if (line.startsWith("DRAIN")) {
                 throw new OutOfMemoryError("as if");
             }
@@ -503,6 +503,43 @@ class CheckpointRunTest {
         assertEquals(0, job.images.frozen.get());
     }
 
+    /** The ranks run on before the images are safe; what becomes of these is no matter of theirs. */
+    @Test
+    void imagesThatCannotBeMadeSafeLeaveThePreviousCheckpoint() throws Exception {
+        final TestRank a = job.rank("a");
+        final CheckpointRun.Outcome good = job.checkpoint();
+        a.awaitOpen(1);
+        job.images.sealFails = "no space left for what is compressed";
+        final CheckpointRun.Outcome o = job.checkpoint();
+        assertNull(o.folder());
+        assertEquals(0, o.stoppedNanos());
+        assertEquals("SEAL failed on host testhost: no space left for what is compressed", o.problem());
+        a.awaitOpen(2);
+        assertEquals(Verdict.Outcome.RESUMED, a.verdicts.getLast().outcome());
+        assertEquals(List.of(good.folder().getFileName().toString(), "latest"), job.folders());
+        assertEquals(1, ManifestFile.read(job.checkpoints.resolve("latest")).epoch());
+        assertEquals(0, job.images.frozen.get());
+        job.images.sealFails = null;
+        final CheckpointRun.Outcome next = job.checkpoint();
+        assertEquals("", next.problem());
+        assertEquals(1L, ManifestFile.read(next.folder()).parent());
+        a.awaitOpen(3);
+    }
+
+    /** With --kill the job waits for that. */
+    @Test
+    void imagesThatCannotBeMadeSafeEndNoJob() throws Exception {
+        final TestRank a = job.rank("a");
+        job.images.sealFails = "no space left for what is compressed";
+        final CheckpointRun.Outcome o = job.coordinator.conductor().submit(
+                () -> job.coordinator.checkpoint(true, false, false, job.lines::add)).get(60, TimeUnit.SECONDS);
+        assertNull(o.folder());
+        a.awaitOpen(1);
+        assertEquals(Verdict.Outcome.ABORTED, a.verdicts.getFirst().outcome());
+        assertEquals(0, job.images.killed.get());
+        assertEquals(List.of(), job.folders());
+    }
+
     @Test
     void aCheckpointDirectoryThatCannotBeMadeIsNamed() throws Exception {
         job.rank("a");
@@ -518,7 +555,7 @@ class CheckpointRunTest {
     void killEndsTheJobAfterTheCommit() throws Exception {
         final TestRank a = job.rank("a");
         final CheckpointRun.Outcome o = job.coordinator.conductor().submit(
-                () -> job.coordinator.checkpoint(true, false, job.lines::add)).get(60, TimeUnit.SECONDS);
+                () -> job.coordinator.checkpoint(true, false, false, job.lines::add)).get(60, TimeUnit.SECONDS);
         assertNotNull(o.folder());
         assertTrue(a.process.waitFor(10, TimeUnit.SECONDS));
         assertEquals(1, job.images.killed.get());

@@ -11,18 +11,22 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicInteger;
+import org.shadowverbs.coordinator.images.Compression;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.Finding;
 import org.shadowverbs.coordinator.process.FreezeRequest;
 import org.shadowverbs.coordinator.process.FrozenTrees;
 import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.process.ImagePlan;
 import org.shadowverbs.coordinator.process.PassingStateException;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.ProcessRoot;
+import org.shadowverbs.coordinator.process.Progress;
 import org.shadowverbs.coordinator.process.Readiness;
 import org.shadowverbs.coordinator.process.RestoreRequest;
 import org.shadowverbs.coordinator.process.RestoredTrees;
 import org.shadowverbs.coordinator.process.TcpEnds;
+import org.shadowverbs.coordinator.process.WrittenImages;
 
 /** Freezes and saves nothing, fails when told to, and counts what is frozen. */
 final class FakeCheckpointer implements ProcessCheckpointer {
@@ -32,6 +36,8 @@ final class FakeCheckpointer implements ProcessCheckpointer {
     final AtomicInteger looksWithFindings = new AtomicInteger(Integer.MAX_VALUE);
     volatile String freezeFails;
     volatile String saveFails;
+    volatile String sealFails;
+    volatile String preCopyFails;
     /** So many saves fail for something that passes by itself. */
     final AtomicInteger passing = new AtomicInteger();
     /** So many times what is frozen cannot be thawed. */
@@ -51,6 +57,14 @@ final class FakeCheckpointer implements ProcessCheckpointer {
     @Override
     public List<Finding> inspect(final FreezeRequest request, final Path directory) {
         return looksWithFindings.getAndUpdate(left -> Math.max(0, left - 1)) > 0 ? findings : List.of();
+    }
+
+    @Override
+    public long preCopy(final FreezeRequest request, final Path imageDirectory, final ImagePlan plan) throws CheckpointException {
+        if (preCopyFails != null) {
+            throw new CheckpointException(preCopyFails);
+        }
+        return 7;
     }
 
     @Override
@@ -92,7 +106,7 @@ final class FakeCheckpointer implements ProcessCheckpointer {
         }
 
         @Override
-        public HostImages save(final Path imageDirectory) throws CheckpointException {
+        public WrittenImages write(final Path imageDirectory, final ImagePlan plan) throws CheckpointException {
             try {
                 if (saveBegun != null) {
                     saveBegun.complete(null);
@@ -109,7 +123,20 @@ final class FakeCheckpointer implements ProcessCheckpointer {
             if (saveFails != null) {
                 throw new CheckpointException(saveFails);
             }
-            return new HostImages("fake", "here", "0", "cpu", List.of(), List.of(), 5, 1, 1);
+            return new WrittenImages() {
+                @Override
+                public long bytes() {
+                    return 5;
+                }
+
+                @Override
+                public HostImages seal(final Compression compression, final Progress progress) throws CheckpointException {
+                    if (sealFails != null) {
+                        throw new CheckpointException(sealFails);
+                    }
+                    return new HostImages("fake", "here", "0", "cpu", List.of(), List.of(), 5, 1, 1);
+                }
+            };
         }
 
         @Override

@@ -156,7 +156,7 @@ final class GatedRank implements AutoCloseable {
                 throw new IOException("is no more");
             }
             try {
-                return RankLink.connect(socket, new RankHello(uid, process.pid(), process.pid(), "test", epoch, state),
+                return RankLink.connect(socket, new RankHello(uid, process.pid(), process.pid(), "test", epoch, state, -1),
                         CONNECT, (from, what) -> { });
             } catch (LinkLostException e) {
                 continue; // as long as there is no agent

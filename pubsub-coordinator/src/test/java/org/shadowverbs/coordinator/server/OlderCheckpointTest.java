@@ -32,6 +32,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
+import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
+import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
@@ -63,7 +65,7 @@ class OlderCheckpointTest {
 
     private void start(final int port, final boolean recover) throws IOException {
         coordinator = new Coordinator(new CoordinatorOptions("localhost", port, null, root.resolve("run"),
-                root.resolve("checkpoints"), Interval.NONE, 2, false, "", 20, recover), run -> new TestStore());
+                root.resolve("checkpoints"), Interval.NONE, 2, ImageChoice.USUAL, false, "", 20, recover), run -> new TestStore());
     }
 
     private void join(final long epoch, final boolean restored) throws Exception {
@@ -79,7 +81,8 @@ class OlderCheckpointTest {
                 for (;;) {
                     switch (now.read()) {
                         case Freeze m -> now.write(new Frozen(m.epoch(), List.of(), 1, List.of(), List.of()));
-                        case Save m -> now.write(new Saved(m.epoch(), 0, ""));
+                        case Save m -> now.write(new Saved(m.epoch(), 0));
+                        case Seal m -> now.write(new Sealed(m.epoch(), 0, ""));
                         case Thaw m -> now.write(new Thawed(m.epoch()));
                         case Release m -> now.write(new Released(m.epoch()));
                         case Restored m -> {
@@ -102,7 +105,7 @@ class OlderCheckpointTest {
 
     private Manifest checkpoint() throws Exception {
         final CheckpointRun.Outcome o = coordinator.conductor().submit(
-                () -> coordinator.checkpoint(false, false, lines::add)).get(60, TimeUnit.SECONDS);
+                () -> coordinator.checkpoint(false, false, false, lines::add)).get(60, TimeUnit.SECONDS);
         assertEquals("", o.problem());
         assertEquals(o.folder(), CheckpointFolder.resolve(root.resolve("checkpoints")));
         return ManifestFile.read(o.folder());

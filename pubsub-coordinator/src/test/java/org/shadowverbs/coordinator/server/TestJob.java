@@ -69,7 +69,7 @@ final class TestJob implements AutoCloseable {
 
     private Coordinator coordinator(final int port, final int deadlineSeconds, final boolean recover)
             throws IOException {
-        return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, interval, 2,
+        return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, interval, 2, ImageChoice.USUAL,
                 false, "", deadlineSeconds, recover), run -> published, clock);
     }
 
@@ -88,7 +88,7 @@ final class TestJob implements AutoCloseable {
     }
 
     Future<CheckpointRun.Outcome> begin() {
-        return coordinator.conductor().submit(() -> coordinator.checkpoint(false, false, lines::add));
+        return coordinator.conductor().submit(() -> coordinator.checkpoint(false, false, false, lines::add));
     }
 
     CheckpointRun.Outcome checkpoint() throws Exception {

@@ -105,7 +105,7 @@ final class TestRank implements AutoCloseable {
     }
 
     private RankHello hello(final long epoch, final RankHello.State state) {
-        return new RankHello(uid, process.pid(), process.pid(), "test", epoch, state);
+        return new RankHello(uid, process.pid(), process.pid(), "test", epoch, state, -1);
     }
 
     private void checkpoint(final CheckpointRequest r) throws IOException {

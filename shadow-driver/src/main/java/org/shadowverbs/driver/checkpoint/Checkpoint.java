@@ -516,6 +516,9 @@ final class Checkpoint {
         final String ofObjects = attached != null ? attached.hold(epoch) : ofChannels == null ? letGo() : null;
         final String trouble = ofChannels != null ? ofChannels : ofObjects;
         giveMemoryBack();
+        if (request.countsWrites()) {
+            model.mrs.inOrder().stream().filter(mr -> !mr.dead).forEach(mr -> mr.what.countAsWritten(library, backend.now().name()));
+        }
         timings.end("DETACH");
         final String line;
         library.timersStop();

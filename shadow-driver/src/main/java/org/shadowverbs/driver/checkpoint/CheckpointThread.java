@@ -180,8 +180,15 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
 
     private RankLink connect(final Path agent, final RankHello.State state, final long at, final Duration deadline)
             throws IOException {
-        return RankLink.connect(agent, new RankHello(uid, library.processId(), treeRootPid, program, at, state),
-                deadline, disconnections);
+        final int writes = library.writesDescriptor();
+        try {
+            return RankLink.connect(agent, new RankHello(uid, library.processId(), treeRootPid, program, at, state, writes),
+                    deadline, disconnections);
+        } finally {
+            if (writes >= 0) {
+                library.close(writes); // the agent has one of its own; CRIU saves no process that has one
+            }
+        }
     }
 
     private CheckAnswer outlook() {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.driver.model;
 
+import org.shadowverbs.coordinator.client.BackendName;
 import org.shadowverbs.driver.backend.Backend;
+import org.shadowverbs.driver.nativelib.Native;
 
 /** What a memory region was made of: enough to make it anew. Immutable. */
 public final class Registration {
@@ -17,6 +19,11 @@ public final class Registration {
 
     /** IBV_ACCESS_REMOTE_WRITE, _READ, _ATOMIC. */
     private static final int REMOTE = 2 | 4 | 8;
+
+    /** IBV_ACCESS_LOCAL_WRITE, _REMOTE_WRITE, _REMOTE_ATOMIC: by receives and answers, or by peers. */
+    private static final int WRITTEN = 1 | 2 | 8;
+    /** IBV_ACCESS_ON_DEMAND: the device writes through the page tables. */
+    private static final int ON_DEMAND = 64;
 
     public final Kind kind;
     /** In device memory and in a buffer, where the region begins there. */
@@ -60,6 +67,18 @@ public final class Registration {
     /** Whether peers may access it: its rkey is of use to others. */
     public boolean remote() {
         return (access & REMOTE) != 0;
+    }
+
+    /**
+     * Has the kernel count as written what a device may have written to: it writes past the page tables, so an image that has only
+     * what is written since the last one would lack that. A device over TCP writes as the program does.
+     *
+     * @param backend its name
+     */
+    public void countAsWritten(final Native library, final String backend) {
+        if (kind == Kind.MEMORY && (access & WRITTEN) != 0 && (access & ON_DEMAND) == 0 && !BackendName.overTcp(backend)) {
+            library.countAsWritten(address, length);
+        }
     }
 
     /** @return the real region */

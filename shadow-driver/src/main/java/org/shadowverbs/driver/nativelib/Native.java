@@ -481,6 +481,15 @@ public interface Native {
     int processId();
 
     /**
+     * Has the kernel count pages of this process as written, as if each were written to with what it holds: also those that a
+     * device has written to past the page tables. Pages that the process may not write to are left out.
+     */
+    void countAsWritten(long address, long length);
+
+    /** @return a descriptor by which another process may have writes of this one counted (userfaultfd(2)); -1: there is none */
+    int writesDescriptor();
+
+    /**
      * Lets this thread, and those it starts from now on, be woken out of a blocking read when another closes the socket:
      * Java does that by a signal, and the thread that made the JVM had all signals blocked.
      */

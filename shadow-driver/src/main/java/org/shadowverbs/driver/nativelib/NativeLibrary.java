@@ -29,6 +29,13 @@ public final class NativeLibrary implements Native {
     private static final MemorySegment CLOSE = Downcall.function(LIBC, "close");
     private static final MemorySegment SIGMASK = Downcall.function(LIBC, "pthread_sigmask");
     private static final MemorySegment GETPID = Downcall.function(LIBC, "getpid");
+    private static final MemorySegment GETPAGESIZE = Downcall.function(LIBC, "getpagesize");
+    private static final MemorySegment MADVISE = Downcall.function(LIBC, "madvise");
+    private static final MemorySegment SYSCALL = Downcall.function(LIBC, "syscall");
+    /** Since Linux 5.14: faults that write are taken, and nothing is written. */
+    private static final int MADV_POPULATE_WRITE = 23;
+    private static final int SYS_USERFAULTFD = System.getProperty("os.arch").equals("amd64") ? 323 : 282;
+    private static final int UFFD_USER_MODE_ONLY = 1;
     private static final int O_NONBLOCK = 04000;
     private static final int O_CLOEXEC = 02000000;
     private static final int F_SETFL = 4;
@@ -190,6 +197,27 @@ public final class NativeLibrary implements Native {
     @Override
     public int processId() {
         return (int) Downcall.call(GETPID);
+    }
+
+    @Override
+    public void countAsWritten(final long address, final long length) {
+        final long page = Downcall.call(GETPAGESIZE);
+        final long begin = address & -page;
+        populate(begin, (address + length - begin + page - 1) & -page, page);
+    }
+
+    /** It ends at the first page that it is not for. */
+    private static void populate(final long begin, final long length, final long page) {
+        if (length > 0 && (int) Downcall.call(MADVISE, begin, length, MADV_POPULATE_WRITE) != 0 && length > page) {
+            final long half = length / 2 & -page;
+            populate(begin, half, page);
+            populate(begin + half, length - half, page);
+        }
+    }
+
+    @Override
+    public int writesDescriptor() {
+        return (int) Downcall.call(SYSCALL, SYS_USERFAULTFD, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
     }
 
     @Override

@@ -189,6 +189,7 @@ final class MemoryVerbs {
                 if (result != 0 && result != FORK_OLD) {
                     return result;
                 }
+                mr.what.countAsWritten(library, backend.now().name()); // as it was until now
             }
             mr.pd = pd;
             mr.what = what;
@@ -269,6 +270,9 @@ final class MemoryVerbs {
         synchronized (mr) {
             final int err = mr.dead ? 0 : backend.now().deregMr(mr.real);
             if (err == 0) {
+                if (!mr.dead) {
+                    mr.what.countAsWritten(library, backend.now().name());
+                }
                 mr.real = 0;
                 model.mrs.remove(mr);
                 library.mrFree(vmr);

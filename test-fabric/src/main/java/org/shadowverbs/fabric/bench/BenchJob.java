@@ -19,12 +19,15 @@ final class BenchJob implements AutoCloseable {
         coordinator = List.of("-h", "127.0.0.1", "-p", Integer.toString(port));
     }
 
-    static BenchJob start(final BenchRuns runs) throws BenchException, InterruptedException {
+    /** @param options of the coordinator */
+    static BenchJob start(final BenchRuns runs, final String... options) throws BenchException, InterruptedException {
         final Path file = runs.work().resolve("port");
         try {
             Files.deleteIfExists(file);
-            runs.command("coordinator", List.of("coordinator", "--daemon", "--port", "0", "--port-file",
+            final List<String> command = new ArrayList<>(List.of("coordinator", "--daemon", "--port", "0", "--port-file",
                     file.toString()));
+            command.addAll(List.of(options));
+            runs.command("coordinator", command);
             return new BenchJob(runs, Integer.parseInt(Files.readString(file).strip()));
         } catch (IOException | NumberFormatException e) {
             throw new BenchException("the coordinator left no port in " + file + ": " + e.getMessage());
@@ -39,6 +42,21 @@ final class BenchJob implements AutoCloseable {
         final List<String> arguments = with("launch", "--ckptdir", images().toString(), "--test-fabric", "--");
         arguments.addAll(program);
         return runs.startCommand(what, arguments);
+    }
+
+    /** Checkpoints the job, which runs on; what the command printed as JSON. */
+    String checkpoint(final String option) throws BenchException, InterruptedException {
+        return runs.command("checkpoint", option.isEmpty() ? with("checkpoint", "--json") : with("checkpoint", "--json", option));
+    }
+
+    /** Waits until a process has used verbs, and its agent knows. */
+    void awaitRank() throws BenchException, InterruptedException {
+        final long end = System.nanoTime() + BenchRuns.RUN_DEADLINE.toNanos();
+        while (!runs.command("status", with("status")).contains("running  memory")) {
+            if (System.nanoTime() > end) {
+                throw new BenchException("the rank does not come");
+            }
+        }
     }
 
     /** Checkpoints the job and kills it; the folder of the checkpoint. */

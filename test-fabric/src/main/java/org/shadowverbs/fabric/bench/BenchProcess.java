@@ -54,6 +54,10 @@ final class BenchProcess implements AutoCloseable {
         return read(output);
     }
 
+    long pid() {
+        return process.pid();
+    }
+
     boolean isRunning() {
         return process.isAlive();
     }

@@ -37,10 +37,10 @@ final class OrdinaryUserSystemTest {
             final Running program = selfcheck.launch("selfcheck", 2);
             selfcheck.awaitConnected();
             selfcheck.work();
-            job.checkpoint();
+            assertTrue(job.checkpoint("--pre-copy").at("/phase_ms/pre_copy").isNumber());
             selfcheck.work();
             assertTrue(job.succeed("status", job.at().toArray(String[]::new)).contains("job root "));
-            String folder = job.checkpoint("--kill").get("folder").asText();
+            String folder = job.checkpoint("--kill", "--pre-copy").get("folder").asText();
             assertEquals(137, program.awaitEnd(COMMAND));
             assertEquals(SOMEBODY, Files.getAttribute(Path.of(folder, "manifest.json"), "unix:uid"));
             job.backend(second);
