@@ -33,6 +33,7 @@ import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
 import org.shadowverbs.coordinator.protocol.HostMessages.Inspect;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
@@ -233,13 +234,14 @@ public final class Agent implements AutoCloseable {
             case AgentWelcome m -> welcomed(m);
             case RankNumber m -> ranks.numbered(m, job());
             case ToRanks m -> ranks.toRanks(m);
-            case Freeze m -> {
-                saving.cancel(true); // what was written by one that is given up
-                step(() -> freeze(m));
-            }
             case PreCopy m -> {
                 saving.cancel(true); // what was copied or written for one that is given up
                 saving = step(() -> coordinator.send(images.preCopy(m, ranks.welcomed(), programs.all())));
+            }
+            case Prepare m -> step(() -> coordinator.send(images.prepare(m, ranks.welcomed(), programs.all())));
+            case Freeze m -> {
+                saving.cancel(true); // what was written by one that is given up
+                step(() -> freeze(m));
             }
             case Save m -> saving = step(() -> save(m));
             case Seal m -> saving = step(() -> seal(m));
@@ -360,12 +362,9 @@ public final class Agent implements AutoCloseable {
             }
             return; // restore() answers it once the ranks have their verdict
         }
-        final Message answer = images.thaw(m);
-        try {
-            ranks.tell(m);
-        } finally {
-            coordinator.send(answer);
-        }
+        // Who is detached has its verdict when it wakes.
+        ranks.tell(m);
+        coordinator.send(images.thaw(m));
     }
 
     // ---- what disturbs nobody ----

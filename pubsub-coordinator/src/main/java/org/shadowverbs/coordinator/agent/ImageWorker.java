@@ -31,6 +31,7 @@ import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.HostImages;
 import org.shadowverbs.coordinator.process.ImagePlan;
 import org.shadowverbs.coordinator.process.PassingStateException;
+import org.shadowverbs.coordinator.process.Preparation;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.ProcessRoot;
 import org.shadowverbs.coordinator.process.Progress;
@@ -45,6 +46,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
 import org.shadowverbs.coordinator.protocol.HostMessages.Plan;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
@@ -73,6 +76,7 @@ final class ImageWorker {
     private final Consumer<Message> coordinator;
     /** The origins of what a restart has brought here. */
     private volatile List<Manifest.Origin> moved = List.of();
+    private Preparation prepared = Preparation.NOTHING;
     private FrozenTrees frozen;
     /** What is to be made safe; null: nothing. */
     private Written written;
@@ -90,8 +94,17 @@ final class ImageWorker {
         this.restoreFolder = restoreFolder;
     }
 
-    Message freeze(final Freeze m, final List<LocalRank> ranks, final List<Tree> trees) {
+    Message prepare(final Prepare m, final List<LocalRank> ranks, final List<Tree> trees) {
         letGo();
+        try {
+            prepared = checkpointer.prepare(request(ranks, trees, Duration.ZERO, Progress.UNTOLD));
+        } catch (IOException | RuntimeException e) {
+            prepared = Preparation.NOTHING; // the freezing comes upon it again, and says so
+        }
+        return new Prepared(m.epoch());
+    }
+
+    Message freeze(final Freeze m, final List<LocalRank> ranks, final List<Tree> trees) {
         if (frozen != null) {
             return new StepFailed(m.epoch(), "FREEZE", "processes are stopped that could not be thawed before");
         }
@@ -107,7 +120,9 @@ final class ImageWorker {
             if (descendsFrom(request)) {
                 return new StepFailed(m.epoch(), "FREEZE", DESCENDS);
             }
-            frozen = checkpointer.freeze(request);
+            final Preparation ready = prepared;
+            prepared = Preparation.NOTHING;
+            frozen = checkpointer.freeze(request, ready);
             final TcpEnds ends = frozen.connections(m.addresses());
             return new Frozen(m.epoch(), frozen.trees().stream().map(t -> String.join(", ", t)).toList(),
                     frozen.freezeNanos(), sockets(ends.leaving()), sockets(ends.foreign()));
@@ -262,6 +277,7 @@ final class ImageWorker {
     }
 
     Message thaw(final Thaw m) {
+        unprepare();
         try {
             if (frozen != null) {
                 if (m.kill()) {
@@ -278,11 +294,17 @@ final class ImageWorker {
         }
     }
 
+    private void unprepare() {
+        prepared.close();
+        prepared = Preparation.NOTHING;
+    }
+
     /**
      * Thaws what is frozen, whatever the checkpoint has come to. Tries more than once: there may be no THAW to come, when the agent
      * ends or its coordinator is gone.
      */
     void letGo() {
+        unprepare();
         for (int tries = 1; frozen != null; tries++) {
             try {
                 frozen.close();

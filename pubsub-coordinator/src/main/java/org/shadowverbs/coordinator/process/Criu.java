@@ -168,7 +168,27 @@ public final class Criu implements ProcessCheckpointer {
     }
 
     @Override
+    public Preparation prepare(final FreezeRequest request) {
+        try {
+            return new CriuPreparation(Rights.ordinary() ? null : Freezer.find(mountInfo), request.roots());
+        } catch (final IOException | CheckpointException e) {
+            return Preparation.NOTHING; // Whatever it is, the freezing comes upon it again, and says so.
+        }
+    }
+
+    @Override
     public FrozenTrees freeze(final FreezeRequest request) throws CheckpointException {
+        return freeze(request, Preparation.NOTHING);
+    }
+
+    @Override
+    public FrozenTrees freeze(final FreezeRequest request, final Preparation preparation) throws CheckpointException {
+        try (preparation) {
+            return freeze(request, preparation instanceof CriuPreparation prepared ? prepared : null);
+        }
+    }
+
+    private FrozenTrees freeze(final FreezeRequest request, final CriuPreparation prepared) throws CheckpointException {
         final Path criu = criu();
         if (criu == null) {
             throw new CheckpointException(check().findings());
@@ -179,7 +199,7 @@ public final class Criu implements ProcessCheckpointer {
             if (freezer == null && !Rights.ordinary()) {
                 throw new CheckpointException(check().findings());
             }
-            return CriuFrozenTrees.freeze(criu, version(criu), freezer, request, tools);
+            return CriuFrozenTrees.freeze(criu, version(criu), freezer, request, tools, prepared);
         } catch (final IOException e) {
             throw new CheckpointException("freezing: " + e.getMessage(), e);
         }

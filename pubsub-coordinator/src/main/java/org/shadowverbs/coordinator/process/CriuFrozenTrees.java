@@ -44,6 +44,8 @@ final class CriuFrozenTrees implements FrozenTrees {
     private final String version;
     private final FreezeRequest request;
     private final CriuTools tools;
+    /** Null: nothing is prepared. */
+    private final CriuPreparation prepared;
     /** Null: CRIU holds the trees. */
     private final Freezer freezer;
     /** Groups by tree; all null when CRIU holds the trees. */
@@ -57,8 +59,9 @@ final class CriuFrozenTrees implements FrozenTrees {
     private boolean closed;
 
     private CriuFrozenTrees(final Path criu, final String version, final FreezeRequest request, final Freezer freezer,
-            final CriuTools tools) {
+            final CriuTools tools, final CriuPreparation prepared) {
         this.tools = tools;
+        this.prepared = prepared;
         this.criu = criu;
         this.version = version;
         this.request = request;
@@ -66,8 +69,8 @@ final class CriuFrozenTrees implements FrozenTrees {
     }
 
     static CriuFrozenTrees freeze(final Path criu, final String version, final Freezer freezer, final FreezeRequest request,
-            final CriuTools tools) throws CheckpointException, IOException {
-        CriuFrozenTrees frozen = new CriuFrozenTrees(criu, version, request, freezer, tools);
+            final CriuTools tools, final CriuPreparation prepared) throws CheckpointException, IOException {
+        CriuFrozenTrees frozen = new CriuFrozenTrees(criu, version, request, freezer, tools, prepared);
         try {
             frozen.freeze();
             final CriuFrozenTrees result = frozen;
@@ -88,36 +91,38 @@ final class CriuFrozenTrees implements FrozenTrees {
             freezeNanos = System.nanoTime() - start;
             return;
         }
-        List<ProcessTree> trees = ProcessTree.of(request.roots());
-        final Map<String, Freezer.Group> byName = new LinkedHashMap<>();
+        List<ProcessTree> trees = ProcessTree.outline(request.roots());
+        final Map<Long, Freezer.Group> byTop = new LinkedHashMap<>();
         for (final ProcessTree tree : trees) {
-            final Freezer.Group group = freezer.group(tree.top().pid());
-            byName.put(tree.name(), group);
+            final Freezer.Group ready = prepared == null ? null : prepared.take(tree.top().pid());
+            final Freezer.Group group = ready != null ? ready : freezer.group(tree.top().pid());
+            byTop.put(tree.top().pid(), group);
             groups.put(tree, group);
         }
         guard = new ProcessBuilder(guardCommand()).redirectError(ProcessBuilder.Redirect.DISCARD)
                 .redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
-        trees = stop(trees, byName, deadline);
-        sharing = Sharing.of(trees, request);
+        final OutsideWorld outside = prepared == null ? null : prepared.outside();
+        trees = stop(trees, byTop, deadline);
+        sharing = Sharing.of(trees, request, outside);
         final long patience = start + request.freezeDeadline().toNanos() / 4;
         for (int looks = 1; looks < LOOKS && passes(trees) && System.nanoTime() - patience < 0; looks++) {
             // Nobody has been told yet that they stand still, so what passes by itself may do so now.
-            for (final Freezer.Group group : byName.values()) {
+            for (final Freezer.Group group : byTop.values()) {
                 group.thaw();
             }
             LockSupport.parkNanos(LOOK_NANOS);
-            trees = stop(trees, byName, deadline);
-            sharing = Sharing.of(trees, request);
+            trees = stop(trees, byTop, deadline);
+            sharing = Sharing.of(trees, request, outside);
         }
         groups.clear();
-        trees.forEach(tree -> groups.put(tree, byName.get(tree.name())));
+        trees.forEach(tree -> groups.put(tree, byTop.get(tree.top().pid())));
         freezeNanos = System.nanoTime() - start;
         refuse(trees);
         settle(trees);
     }
 
     /** Stops all processes. @return the trees with all processes that they have by then */
-    private List<ProcessTree> stop(final List<ProcessTree> seen, final Map<String, Freezer.Group> byName, final long deadline)
+    private List<ProcessTree> stop(final List<ProcessTree> seen, final Map<Long, Freezer.Group> byTop, final long deadline)
             throws IOException, CheckpointException {
         List<ProcessTree> trees = seen;
         boolean more = true;
@@ -129,7 +134,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             }
             more = false;
             for (final ProcessTree tree : trees) {
-                final Freezer.Group group = byName.get(tree.name());
+                final Freezer.Group group = byTop.get(tree.top().pid());
                 for (final ProcessTree.Member member : tree.members()) {
                     more |= !member.ids().ended() && group.add(member.ids().pid());
                 }
@@ -137,7 +142,7 @@ final class CriuFrozenTrees implements FrozenTrees {
                 group.await(deadline, request.freezeDeadline(), tree.name());
             }
             // A child that was born outside the group before its parent was moved is found now.
-            trees = ProcessTree.of(request.roots());
+            trees = more ? ProcessTree.outline(request.roots()) : ProcessTree.of(request.roots());
         }
         return trees;
     }
@@ -167,7 +172,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             final List<ProcessTree> trees = ProcessTree.of(request.roots());
             groups.clear();
             trees.forEach(tree -> groups.put(tree, null));
-            sharing = Sharing.of(trees, request);
+            sharing = Sharing.of(trees, request, looks > 1 || prepared == null ? null : prepared.outside());
             if (sharing.findings().isEmpty() && sharing.passing().isEmpty() && JobRoot.takingOver(trees).isEmpty()) {
                 return;
             }
@@ -337,7 +342,13 @@ final class CriuFrozenTrees implements FrozenTrees {
         for (final ProcessTree tree : trees) {
             needed += IMAGE_OVERHEAD;
             for (final long pid : tree.hostPids()) {
-                needed += Proc.memory(pid);
+                try {
+                    needed += Proc.memory(pid);
+                } catch (final IOException e) {
+                    if (!Proc.ended(pid)) {
+                        throw e;
+                    }
+                }
             }
         }
         final long usable = Files.getFileStore(directory).getUsableSpace();
@@ -563,6 +574,16 @@ final class CriuFrozenTrees implements FrozenTrees {
         for (final HeldDump hold : held.values()) {
             try {
                 hold.release();
+            } catch (final IOException e) {
+                failure = e;
+            }
+        }
+        // All run on before any is put back, which takes time.
+        for (final Freezer.Group group : groups.values()) {
+            try {
+                if (group != null) {
+                    group.thaw();
+                }
             } catch (final IOException e) {
                 failure = e;
             }

@@ -114,7 +114,7 @@ final class Freezer {
 
         /** Thaws, puts every process back where it came from, and removes the group. */
         void release() throws IOException {
-            write(false);
+            thaw();
             final Path home = folder.getParent();
             for (final String pid : Files.readAllLines(folder.resolve("cgroup.procs"))) {
                 final Path origin = origins.getOrDefault(Long.parseLong(pid), home);

@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -10,10 +11,8 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 
 /** What /proc says of one process at one moment. Pids are those of this process's namespace unless named otherwise. */
 final class Proc {
@@ -79,6 +78,9 @@ final class Proc {
             return state == 'Z' || state == 'X';
         }
     }
+
+    /** At the end of the name of a file that has none any more. */
+    static final String DELETED = " (deleted)";
 
     static Path path(final long pid, final String name) {
         return Path.of("/proc", Long.toString(pid), name);
@@ -146,12 +148,19 @@ final class Proc {
         }
     }
 
+    /** Of the one line of /proc/PID/stat, where the command, which may have any character, is in parentheses. */
+    private static long parent(final long pid) throws IOException {
+        final String stat = Files.readString(path(pid, "stat"), StandardCharsets.ISO_8859_1);
+        final int state = stat.lastIndexOf(')') + 2;
+        return Long.parseLong(stat.substring(state + 2, stat.indexOf(' ', state + 2)));
+    }
+
     /** Children by parent, of all processes of the host. */
     static Map<Long, List<Long>> children() throws IOException {
         final Map<Long, List<Long>> children = new HashMap<>();
         for (final long pid : all()) {
             try {
-                children.computeIfAbsent(ids(pid).parent(), parent -> new ArrayList<>()).add(pid);
+                children.computeIfAbsent(parent(pid), parent -> new ArrayList<>()).add(pid);
             } catch (final IOException e) {
                 continue; // It has ended meanwhile.
             }
@@ -208,23 +217,6 @@ final class Proc {
         return Files.readSymbolicLink(path(pid, "ns").resolve(kind)).toString();
     }
 
-    /** Inodes of all pipes and sockets that the processes hold, with the holders. */
-    static Map<Long, Set<Long>> holders(final Iterable<Long> pids) {
-        final Map<Long, Set<Long>> holders = new HashMap<>();
-        for (final long pid : pids) {
-            try {
-                for (final Descriptor descriptor : descriptors(pid)) {
-                    if (descriptor.inode() != 0) {
-                        holders.computeIfAbsent(descriptor.inode(), inode -> new HashSet<>()).add(pid);
-                    }
-                }
-            } catch (final IOException e) {
-                continue; // It has ended meanwhile.
-            }
-        }
-        return holders;
-    }
-
     private static int flags(final long pid, final int fd) throws IOException {
         return Integer.parseUnsignedInt(fdinfo(pid, fd, "flags:", "0"), 8);
     }
@@ -257,7 +249,8 @@ final class Proc {
         return missing;
     }
 
-    private static long bracketed(final String target) {
+    /** The inode of a pipe or socket, from where its descriptor leads; 0: it is neither. */
+    static long bracketed(final String target) {
         final int open = target.indexOf(":[");
         return (target.startsWith("pipe:") || target.startsWith("socket:")) && open > 0
                 ? Long.parseLong(target.substring(open + 2, target.length() - 1))

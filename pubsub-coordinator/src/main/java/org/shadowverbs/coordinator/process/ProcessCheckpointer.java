@@ -53,6 +53,30 @@ public interface ProcessCheckpointer {
     long preCopy(FreezeRequest request, Path imageDirectory, ImagePlan plan) throws CheckpointException;
 
     /**
+     * Does what can be done while the processes run, so that they stand still for a shorter time. What stands in the way of a
+     * checkpoint is left to {@link #freeze} to say.
+     *
+     * @param request the processes
+     * @return for {@link #freeze}, or to be closed
+     */
+    default Preparation prepare(final FreezeRequest request) {
+        return Preparation.NOTHING;
+    }
+
+    /**
+     * Freezes all trees of this host.
+     *
+     * @param request     the processes
+     * @param preparation what was prepared for them; it is closed by this
+     * @return the frozen trees, to be saved and let go
+     * @throws CheckpointException as {@link #freeze(FreezeRequest)} does
+     */
+    default FrozenTrees freeze(final FreezeRequest request, final Preparation preparation) throws CheckpointException {
+        preparation.close();
+        return freeze(request);
+    }
+
+    /**
      * Looks at the processes, without stopping them, for TCP connections to other hosts.
      *
      * @param request   the processes and what the caller knows about them

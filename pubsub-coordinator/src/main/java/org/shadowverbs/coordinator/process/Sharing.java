@@ -25,7 +25,6 @@ final class Sharing {
 
     /** With which the name of a verbs device's file begins, as {@code native/src/base/device_path.h} has it. */
     private static final String VERBS_DEVICE = "uverbs";
-    private static final String DELETED = " (deleted)";
     private static final String CLOSE = "close it before the checkpoint";
     private static final String LAUNCH_THE_LAUNCHER = "launch the launcher: shadowverbs launch mpirun ./program";
     /** Commands, at most 15 bytes of each. */
@@ -55,8 +54,8 @@ final class Sharing {
     private final Map<Long, List<Holder>> holders = new LinkedHashMap<>();
     /** The pseudo terminals whose masters a tree holds. */
     private final Map<ProcessTree, Set<Integer>> masters = new HashMap<>();
-    /** Holders of pipes and sockets outside the job, read when first needed. */
-    private Map<Long, Set<Long>> outside;
+    /** Null: to be looked at when it is first needed. */
+    private OutsideWorld outside;
 
     private record Holder(ProcessTree tree, ProcessTree.Member member, Proc.Descriptor descriptor) {
         boolean stdio() {
@@ -64,14 +63,24 @@ final class Sharing {
         }
     }
 
-    private Sharing(final List<ProcessTree> trees, final FreezeRequest request) {
+    private Sharing(final List<ProcessTree> trees, final FreezeRequest request, final OutsideWorld outside) {
         this.trees = trees;
         this.request = request;
+        this.outside = outside;
     }
 
     static Sharing of(final List<ProcessTree> trees, final FreezeRequest request) throws CheckpointException {
-        final Sharing sharing = new Sharing(trees, request);
+        return of(trees, request, null);
+    }
+
+    /** @param outside as it was before; null: it is looked at now, if need be */
+    static Sharing of(final List<ProcessTree> trees, final FreezeRequest request, final OutsideWorld outside)
+            throws CheckpointException {
+        final Sharing sharing = new Sharing(trees, request, outside);
         try {
+            if (outside != null) {
+                outside.lookAgain();
+            }
             sharing.collect();
             sharing.mappings();
             sharing.pipes();
@@ -208,7 +217,7 @@ final class Sharing {
             refuse(subject(tree, member, descriptor), "the device " + descriptor.target() + " cannot be saved",
                     "close it before the checkpoint");
         } else if (type == 0100000) {
-            if (descriptor.target().endsWith(DELETED)) {
+            if (descriptor.target().endsWith(Proc.DELETED)) {
                 deleted(subject(tree, member, descriptor), descriptor.target(), (int) attributes.get("nlink"),
                         (long) attributes.get("size"));
             }
@@ -223,7 +232,7 @@ final class Sharing {
     }
 
     private void deleted(final String subject, final String target, final int links, final long size) {
-        final String name = target.substring(0, target.length() - DELETED.length());
+        final String name = target.substring(0, target.length() - Proc.DELETED.length());
         if (links > 0) {
             refuse(subject, name + " was deleted but has another name", "keep the name that it was opened by");
         } else if (size > GHOST_LIMIT) {
@@ -265,7 +274,7 @@ final class Sharing {
         } else if (name.startsWith("/dev/") && !name.startsWith("/dev/shm/") && !name.startsWith("/dev/zero")) {
             refuse(tree.subject(member), "the mapping of the device " + name + " cannot be saved",
                     "unmap it before the checkpoint");
-        } else if (mapping.shared() && (name.endsWith(DELETED) || name.startsWith("/memfd:"))) {
+        } else if (mapping.shared() && (name.endsWith(Proc.DELETED) || name.startsWith("/memfd:"))) {
             final Holder other = first.putIfAbsent(mapping.key(), new Holder(tree, member, null));
             if (other != null && other.tree() != tree) {
                 split(other, new Holder(tree, member, null), "memory (" + name + ")");
@@ -274,24 +283,14 @@ final class Sharing {
     }
 
     /** Memory without a name that a process outside the job has mapped too. */
-    private void mappedOutside(final Map<String, Holder> memory) throws IOException {
-        for (final long pid : Proc.all()) {
-            if (treeOf.containsKey(pid)) {
-                continue;
-            }
-            try {
-                for (final Proc.Mapping mapping : Proc.mappings(pid)) {
-                    final Holder holder = mapping.shared() ? memory.remove(mapping.key()) : null;
-                    if (holder != null) {
-                        refuse(holder.tree().subject(holder.member()),
-                                "shares memory (" + mapping.name() + ") with " + process(pid) + " outside the job",
-                                "launch what they have in common under ShadowVerbs");
-                    }
-                }
-            } catch (final IOException e) {
-                continue; // It has ended meanwhile.
-            }
-        }
+    private void mappedOutside(final Map<String, Holder> memory) {
+        memory.forEach((key, holder) -> outside().mappers(key, this::ofNoTree).stream().findFirst().ifPresent(pid -> refuse(
+                holder.tree().subject(holder.member()), "shares memory (" + name(holder, key) + ") with " + process(pid)
+                        + " outside the job", "launch what they have in common under ShadowVerbs")));
+    }
+
+    private static String name(final Holder holder, final String key) {
+        return holder.member().mappings().stream().filter(m -> m.key().equals(key)).map(Proc.Mapping::name).findFirst().orElse(key);
     }
 
     private void pipes() {
@@ -328,7 +327,7 @@ final class Sharing {
      */
     private void danglingPipe(final long inode, final Holder holder) {
         Long peer = null;
-        for (final long pid : outside().getOrDefault(inode, Set.of())) {
+        for (final long pid : holdersOutside(inode)) {
             try {
                 for (final Proc.Descriptor descriptor : Proc.descriptors(pid)) {
                     if (descriptor.inode() == inode) {
@@ -365,7 +364,7 @@ final class Sharing {
             final boolean ranksOnly = entry.getValue().stream().allMatch(end -> hasLink(end.member()));
             if (peers.containsKey(entry.getKey())) {
                 final long peer = peers.get(entry.getKey());
-                if (!ranksOnly || !outside().getOrDefault(peer, Set.of()).contains(ProcessHandle.current().pid())) {
+                if (!ranksOnly || !holdersOutside(peer).contains(ProcessHandle.current().pid())) {
                     unix(first, peer);
                 }
             } else if (socket != null && socket.connected() && !(ranksOnly && ofDevice(socket))) {
@@ -400,7 +399,7 @@ final class Sharing {
         }
         final List<Holder> others = holders.get(peer);
         if (others == null) {
-            final Set<Long> pids = outside().getOrDefault(peer, Set.of());
+            final Set<Long> pids = holdersOutside(peer);
             if (pids.contains(ProcessHandle.current().pid())) {
                 // For as long as an answer takes: the top of a tree (pmi-agent.c), or a remote shell (rsh.c).
                 passing.add(new Finding(subject(holder), "asks its agent", ""));
@@ -465,7 +464,7 @@ final class Sharing {
 
     /** @param other of a process that is not of the job */
     private void outside(final Holder holder, final TcpSockets.Socket socket, final TcpSockets.Socket other) {
-        final Set<Long> pids = outside().getOrDefault(other.inode(), Set.of());
+        final Set<Long> pids = holdersOutside(other.inode());
         refuse(subject(holder), "a TCP connection to " + socket.remote().getAddress().getHostAddress() + ":"
                 + socket.remote().getPort() + (pids.isEmpty() ? "" : ", " + process(pids.iterator().next()) + ",")
                 + " outside the job", pids.isEmpty() ? CLOSE : mendOf(pids.iterator().next()));
@@ -531,7 +530,7 @@ final class Sharing {
         for (final TcpSockets.Socket socket : sockets.held()) {
             if (socket.connected() && !holders.containsKey(socket.inode())
                     && addresses.contains(socket.connection().remoteAddress())) {
-                final Set<Long> pids = outside().getOrDefault(socket.inode(), Set.of());
+                final Set<Long> pids = holdersOutside(socket.inode());
                 ends.add(socket.end(pids.isEmpty() ? "a process" : process(pids.iterator().next())));
             }
         }
@@ -543,15 +542,17 @@ final class Sharing {
         return ends;
     }
 
-    private Map<Long, Set<Long>> outside() {
+    private Set<Long> holdersOutside(final long inode) {
+        return outside().holders(inode, this::ofNoTree);
+    }
+
+    private boolean ofNoTree(final long pid) {
+        return !treeOf.containsKey(pid);
+    }
+
+    private OutsideWorld outside() {
         if (outside == null) {
-            try {
-                final Set<Long> pids = new LinkedHashSet<>(Proc.all());
-                pids.removeAll(treeOf.keySet());
-                outside = Proc.holders(pids);
-            } catch (final IOException e) {
-                outside = Map.of();
-            }
+            outside = OutsideWorld.look();
         }
         return outside;
     }

@@ -80,6 +80,8 @@ public final class FrameType {
     public static final byte SEALED = 76;
     public static final byte PRE_COPY = 77;
     public static final byte PRE_COPIED = 78;
+    public static final byte PREPARE = 67;
+    public static final byte PREPARED = 68;
 
     // command line <-> coordinator
     public static final byte COMMAND = 60;

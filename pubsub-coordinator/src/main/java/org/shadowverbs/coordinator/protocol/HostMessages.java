@@ -17,6 +17,8 @@ public final class HostMessages {
             Map.entry(FrameType.TO_RANKS, ToRanks.class),
             Map.entry(FrameType.RANK_GONE, RankGone.class),
             Map.entry(FrameType.TREE_STATE, TreeState.class),
+            Map.entry(FrameType.PREPARE, Prepare.class),
+            Map.entry(FrameType.PREPARED, Prepared.class),
             Map.entry(FrameType.FREEZE, Freeze.class),
             Map.entry(FrameType.FROZEN, Frozen.class),
             Map.entry(FrameType.SAVE, Save.class),
@@ -110,6 +112,14 @@ public final class HostMessages {
      * number of its state.
      */
     public record TcpSocket(String holder, String local, int localPort, String remote, int remotePort, int state) {
+    }
+
+    /** A checkpoint begins: do what shortens the time that the processes stand still. */
+    public record Prepare(long epoch) implements Message {
+    }
+
+    /** The answer: what could be done is done. */
+    public record Prepared(long epoch) implements Message {
     }
 
     /**

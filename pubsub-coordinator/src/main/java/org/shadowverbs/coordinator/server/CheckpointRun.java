@@ -14,6 +14,7 @@ import java.util.List;
 import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.shadowverbs.coordinator.client.Attachment;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Needs;
@@ -28,6 +29,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
 import org.shadowverbs.coordinator.protocol.HostMessages.Plan;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
@@ -137,6 +139,7 @@ final class CheckpointRun {
         try {
             begin();
             preCopy();
+            prepare();
             told = true;
             epoch.tellBegun(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill),
                     CheckpointRequest.DETACHED, Boolean.toString(detached), CheckpointRequest.WRITES,
@@ -228,6 +231,14 @@ final class CheckpointRun {
             }
         }
         phaseDone("PRE_COPY", start, Sizes.bytes(copied));
+    }
+
+    /** What can be done for {@link #freeze} while the programs run on. */
+    private void prepare() throws Stopped {
+        final long start = System.nanoTime();
+        epoch.tellAgents(Stage.PREPARE, new Prepare(number));
+        epoch.awaitAgents();
+        phaseDone("PREPARE", start, "");
     }
 
     private void exchange(final Phase phase) throws Stopped {
@@ -397,7 +408,7 @@ final class CheckpointRun {
         epoch.turnBack();
         final String problem = thawAndReattach("resumed", "", Reattachment.Way.of(epoch));
         final long stopped = System.nanoTime() - closed;
-        phaseDone("REATTACH", start, ranksDone());
+        phaseDone(attached ? "RESUME" : "REATTACH", start, ranksDone());
         epoch.ranksRun();
         String failure = "";
         try {
@@ -412,11 +423,22 @@ final class CheckpointRun {
             if (!failure.isEmpty()) {
                 say("warning: after the checkpoint was safe: " + failure);
             }
+            say(stoodStill(stopped));
             return outcome(folder.place(), stopped, problem);
         }
         job.log().add("checkpoint of epoch " + number + " failed, and the job runs on: " + failure);
         discard();
         return outcome(null, 0, problem.isEmpty() ? failure : failure + "; " + problem);
+    }
+
+    private String stoodStill(final long nanos) {
+        return "programs stood still " + Sizes.seconds(nanos) + ": " + took("CLOSE", "PAIRED", "DRAIN", "DETACH")
+                + " to settle their work, " + took("FREEZE") + " to freeze, " + took("SAVE") + " to write, "
+                + took("RESUME", "REATTACH") + " to go on";
+    }
+
+    private String took(final String... phases) {
+        return Sizes.seconds(Stream.of(phases).mapToLong(phase -> phaseNanos.getOrDefault(phase, 0L)).sum());
     }
 
     /** No checkpoint comes of it: what was written is removed and the job runs on as before. */

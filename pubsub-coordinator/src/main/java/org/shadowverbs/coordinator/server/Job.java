@@ -24,6 +24,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.RankJoined;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
 import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
@@ -225,6 +226,7 @@ final class Job {
                     }
                 }
                 case Frozen m -> epoch.stepAnswered(from, "FREEZE", m.epoch(), m);
+                case Prepared m -> epoch.stepAnswered(from, "PREPARE", m.epoch(), m);
                 case PreCopied m -> epoch.stepAnswered(from, "PRE_COPY", m.epoch(), m);
                 case Saved m -> epoch.stepAnswered(from, "SAVE", m.epoch(), m);
                 case Sealed m -> epoch.stepAnswered(from, "SEAL", m.epoch(), m);

@@ -13,6 +13,7 @@ enum Stage {
     RUNNING(         Awaited.NOBODY,  Limit.NONE),
     // A checkpoint.
     PRE_COPY(        Awaited.AGENTS,  Limit.STEP_SILENCE),      // ANNOUNCE; if it was asked for
+    PREPARE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // ANNOUNCE
     ANNOUNCE(        Awaited.RANKS,   Limit.SILENCE),           // CLOSE
     CLOSE(           Awaited.RANKS,   Limit.SILENCE),           // PAIRED
     PAIRED(          Awaited.RANKS,   Limit.SILENCE),           // DRAIN
