@@ -49,12 +49,12 @@ final class BenchJob implements AutoCloseable {
         return runs.command("checkpoint", option.isEmpty() ? with("checkpoint", "--json") : with("checkpoint", "--json", option));
     }
 
-    /** Waits until a process has used verbs, and its agent knows. */
-    void awaitRank() throws BenchException, InterruptedException {
+    /** Waits until so many processes have used verbs, and their agent knows. */
+    void awaitRanks(final int ranks) throws BenchException, InterruptedException {
         final long end = System.nanoTime() + BenchRuns.RUN_DEADLINE.toNanos();
-        while (!runs.command("status", with("status")).contains("running  memory")) {
+        while (runs.command("status", with("status")).split("running  memory", -1).length <= ranks) {
             if (System.nanoTime() > end) {
-                throw new BenchException("the rank does not come");
+                throw new BenchException("the ranks do not come");
             }
         }
     }

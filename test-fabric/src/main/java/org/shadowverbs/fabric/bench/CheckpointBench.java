@@ -10,24 +10,28 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.EnumMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.TreeMap;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * {@code shadowverbs bench --checkpoint [--json]}: checkpoints of one rank with so much registered memory, a tenth of which it
- * writes to twice a second, in several ways; and, as the floor, CRIU alone on a process of the same memory that uses no verbs.
+ * {@code shadowverbs bench --checkpoint [--json]}: checkpoints of ranks with so much registered memory, a tenth of which they
+ * write to twice a second, and so many queue pairs; and, as the floor, CRIU alone on processes of the same memory that use no
+ * verbs. The ways that are about memory are measured where only memory differs.
  */
 final class CheckpointBench {
     private static final int SCHEMA = 1;
-    private static final int[] MEBIBYTES = {16, 1024, 4096};
+    private static final List<Load> LOADS = List.of(new Load(16, 1, 2), new Load(16, 1, 64), new Load(16, 1, 512),
+            new Load(16, 1, 4096), new Load(16, 2, 2), new Load(16, 8, 2), new Load(16, 32, 2), new Load(1024, 1, 2),
+            new Load(4096, 1, 2));
     private static final int ROUNDS = 3;
     private static final double MEGABYTE = 1e6;
     private static final double NANOS_PER_MILLI = 1e6;
     private static final Pattern RESTORED = Pattern.compile("restored .* in ([0-9.]+) s");
+    private static final String READY = "ready";
     private static final ObjectMapper JSON = new ObjectMapper();
 
     /** A column: how a checkpoint is made. Those of one group are made in the same job. */
@@ -60,9 +64,29 @@ final class CheckpointBench {
      * @param stopped milliseconds that the process stood still
      * @param safe    milliseconds until the checkpoint was safe
      * @param bytes   of the images, in MB
-     * @param restart milliseconds until it ran again
+     * @param restart milliseconds until it ran again; 0 where that is not measured
      */
     private record Cost(double stopped, double safe, double bytes, double restart) {
+    }
+
+    /** What a job has: so many processes, each with so much memory and so many queue pairs. */
+    private record Load(int mebibytes, int processes, int queuePairs) {
+        List<String> arguments(final boolean verbs) {
+            final List<String> arguments = new ArrayList<>(List.of(Integer.toString(mebibytes), Integer.toString(processes)));
+            if (verbs) {
+                arguments.add(Integer.toString(queuePairs));
+            }
+            return arguments;
+        }
+
+        boolean measures(final Way way) {
+            return way.ordinal() <= Way.PLAIN.ordinal() || processes == 1 && queuePairs == 2;
+        }
+
+        @Override
+        public String toString() {
+            return String.format(Locale.ROOT, "%d x %d MiB, %d QPs", processes, mebibytes, queuePairs);
+        }
     }
 
     private final BenchRuns runs;
@@ -87,36 +111,39 @@ final class CheckpointBench {
     }
 
     private void measure() throws BenchException, IOException, InterruptedException {
-        final Map<Integer, Map<Way, Cost>> all = new TreeMap<>();
-        for (final int mebibytes : MEBIBYTES) {
+        final Map<Load, Map<Way, Cost>> all = new LinkedHashMap<>();
+        for (final Load load : LOADS) {
             final Map<Way, Cost> row = new EnumMap<>(Way.class);
             for (final Way way : Way.values()) {
-                say(mebibytes + " MiB, " + way.title);
-                row.put(way, way == Way.CRIU ? criuAlone(mebibytes) : job(mebibytes, way));
+                if (load.measures(way)) {
+                    row.put(way, way == Way.CRIU ? criuAlone(load) : job(load, way));
+                    say(load + ", " + way.title + ": " + row.get(way));
+                }
             }
-            all.put(mebibytes, row);
+            all.put(load, row);
         }
         report(all);
     }
 
     // ---- CRIU alone ----
 
-    private Cost criuAlone(final int mebibytes) throws BenchException, IOException, InterruptedException {
+    private Cost criuAlone(final Load load) throws BenchException, IOException, InterruptedException {
         final BareCriu criu = new BareCriu(runs);
         final List<Double> stopped = new ArrayList<>();
         final List<Double> safe = new ArrayList<>();
         double bytes = 0;
         double restart = 0;
-        try (BenchProcess process = memory(mebibytes, "")) {
+        try (BenchProcess process = memory(load)) {
             for (int round = 1; round <= ROUNDS; round++) {
-                final Path images = Files.createDirectory(runs.work().resolve("criu-" + mebibytes + "-" + round));
+                final Path images = Files.createDirectory(runs.work().resolve("criu-" + round));
                 final long begin = System.nanoTime();
                 criu.dump(process.pid(), images, round < ROUNDS);
                 criu.sync(images);
                 safe.add((System.nanoTime() - begin) / NANOS_PER_MILLI);
                 stopped.add(BareCriu.frozenMillis(images));
                 bytes = BareCriu.bytes(images) / MEGABYTE;
-                if (round == ROUNDS) {
+                // Of several, the pids are free only when whoever inherits dead processes has heard of them.
+                if (round == ROUNDS && load.processes == 1) {
                     while (process.isRunning()) {
                         Thread.sleep(1); // CRIU has killed it, and its pid is to be free
                     }
@@ -128,19 +155,17 @@ final class CheckpointBench {
         return new Cost(median(stopped), median(safe), bytes, restart);
     }
 
-    private BenchProcess memory(final int mebibytes, final String verbs) throws BenchException, InterruptedException {
-        final List<String> command = new ArrayList<>(List.of("setsid", runs.program("memory"), Integer.toString(mebibytes)));
-        if (!verbs.isEmpty()) {
-            command.add(verbs);
-        }
-        final BenchProcess process = runs.startNative("memory of " + mebibytes + " MiB", command);
-        awaitReady(process);
+    private BenchProcess memory(final Load load) throws BenchException, InterruptedException {
+        final List<String> command = new ArrayList<>(List.of("setsid", runs.program("memory")));
+        command.addAll(load.arguments(false));
+        final BenchProcess process = runs.startNative("memory of " + load, command);
+        awaitReady(process, load);
         return process;
     }
 
-    private static void awaitReady(final BenchProcess process) throws BenchException, InterruptedException {
+    private static void awaitReady(final BenchProcess process, final Load load) throws BenchException, InterruptedException {
         final long end = System.nanoTime() + BenchRuns.RUN_DEADLINE.toNanos();
-        while (!process.output().contains("ready")) {
+        while (process.output().split(READY, -1).length <= load.processes) {
             if (!process.isRunning() || System.nanoTime() > end) {
                 throw new BenchException("the process with memory is not ready" + process.lastWords());
             }
@@ -150,17 +175,18 @@ final class CheckpointBench {
 
     // ---- jobs ----
 
-    private Cost job(final int mebibytes, final Way way) throws BenchException, IOException, InterruptedException {
+    private Cost job(final Load load, final Way way) throws BenchException, IOException, InterruptedException {
         final List<Double> stopped = new ArrayList<>();
         final List<Double> safe = new ArrayList<>();
         double bytes = 0;
         double restart;
         final Path images = runs.work().resolve("images");
         try (BenchJob job = BenchJob.start(runs, way.ofJob.toArray(new String[0]))) {
-            try (BenchProcess process = job.launch("memory of " + mebibytes + " MiB",
-                    List.of(runs.program("memory"), Integer.toString(mebibytes), "verbs"))) {
-                awaitReady(process);
-                job.awaitRank();
+            final List<String> program = new ArrayList<>(List.of(runs.program("memory")));
+            program.addAll(load.arguments(true));
+            try (BenchProcess process = job.launch("memory of " + load, program)) {
+                awaitReady(process, load);
+                job.awaitRanks(load.processes);
                 // The first one is whole in any case, and its time has in it what is done but once.
                 for (int round = 0; round <= ROUNDS; round++) {
                     final JsonNode one = JSON.readTree(job.checkpoint(way.option));
@@ -200,18 +226,18 @@ final class CheckpointBench {
     }
 
     /** A row for each figure; each way with its ratio to CRIU alone. */
-    private void report(final Map<Integer, Map<Way, Cost>> all) {
+    private void report(final Map<Load, Map<Way, Cost>> all) {
         final ArrayNode rows = JSON.createArrayNode();
-        final StringBuilder text = new StringBuilder(String.format(Locale.ROOT, "%-26s", ""));
+        final StringBuilder text = new StringBuilder(String.format(Locale.ROOT, "%-43s", ""));
         for (final Way way : Way.values()) {
             text.append(String.format(Locale.ROOT, way == Way.CRIU ? " %10s" : " %10s  ratio", way.title));
         }
         text.append('\n');
-        all.forEach((mebibytes, costs) -> {
-            row(text, rows, mebibytes, "stood still, ms", costs, Cost::stopped);
-            row(text, rows, mebibytes, "until safe, ms", costs, Cost::safe);
-            row(text, rows, mebibytes, "image, MB", costs, Cost::bytes);
-            row(text, rows, mebibytes, "restart, ms", costs, Cost::restart);
+        all.forEach((load, costs) -> {
+            row(text, rows, load, "stood still, ms", costs, Cost::stopped);
+            row(text, rows, load, "until safe, ms", costs, Cost::safe);
+            row(text, rows, load, "image, MB", costs, Cost::bytes);
+            row(text, rows, load, "restart, ms", costs, Cost::restart);
         });
         if (json) {
             final ObjectNode object = JSON.createObjectNode().put("schema", SCHEMA).put("command", "bench --checkpoint");
@@ -226,16 +252,17 @@ final class CheckpointBench {
         double of(Cost cost);
     }
 
-    private static void row(final StringBuilder text, final ArrayNode rows, final int mebibytes, final String name,
+    private static void row(final StringBuilder text, final ArrayNode rows, final Load load, final String name,
             final Map<Way, Cost> costs, final Figure figure) {
         final double floor = figure.of(costs.get(Way.CRIU));
-        final ObjectNode row = rows.addObject().put("mebibytes", mebibytes).put("name", name);
-        text.append(String.format(Locale.ROOT, "%5d MiB %-16s", mebibytes, name));
+        final ObjectNode row = rows.addObject().put("processes", load.processes).put("mebibytes", load.mebibytes)
+                .put("queue_pairs", load.queuePairs).put("name", name);
+        text.append(String.format(Locale.ROOT, "%-26s %-16s", load, name));
         costs.forEach((way, cost) -> {
             final double value = figure.of(cost);
             row.put(way.name().toLowerCase(Locale.ROOT), Math.round(value * 10) / 10.0);
             text.append(way == Way.CRIU ? String.format(Locale.ROOT, " %10.1f", value)
-                    : String.format(Locale.ROOT, " %10.1f %6.2f", value, value / floor));
+                    : String.format(Locale.ROOT, floor == 0 ? " %10.1f      -" : " %10.1f %6.2f", value, value / floor));
         });
         text.append('\n');
     }
