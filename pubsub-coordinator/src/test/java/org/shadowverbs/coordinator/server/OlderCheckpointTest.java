@@ -27,6 +27,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
 import org.shadowverbs.coordinator.protocol.HostMessages.Release;
 import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
@@ -80,6 +82,7 @@ class OlderCheckpointTest {
             try {
                 for (;;) {
                     switch (now.read()) {
+                        case Prepare m -> now.write(new Prepared(m.epoch()));
                         case Freeze m -> now.write(new Frozen(m.epoch(), List.of(), 1, List.of(), List.of()));
                         case Save m -> now.write(new Saved(m.epoch(), 0));
                         case Seal m -> now.write(new Sealed(m.epoch(), 0, ""));
