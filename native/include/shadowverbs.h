@@ -437,6 +437,11 @@ struct sv_bookmark {
 	uint32_t reserved;
 };
 void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark);
+/*
+ * A number that changes whenever the application posts a request or sees a completion of one; of what its queues count anyway. The gate
+ * may be open: it is of some moment.
+ */
+uint64_t sv_qp_work(struct ibv_qp *vqp);
 
 /* Where a shared receive queue stands. */
 struct sv_srq_mark {

@@ -29,6 +29,11 @@ static void add(struct bytes *b, const void *data, size_t size)
 	b->size += size;
 }
 
+void add_byte(struct bytes *b, char value)
+{
+	add(b, &value, 1);
+}
+
 void add_i32(struct bytes *b, int32_t value)
 {
 	uint32_t big = htobe32(value);
@@ -130,7 +135,7 @@ bool agent_send(int fd, const struct bytes *frame)
 	return !frame->failed;
 }
 
-char *agent_receive(int fd, char type, size_t *size)
+char *agent_receive_any(int fd, char *type, size_t *size)
 {
 	uint32_t length;
 	char *body;
@@ -140,11 +145,24 @@ char *agent_receive(int fd, char type, size_t *size)
 	length = be32toh(length);
 	if (length < 1 || length > FRAME_MAX || !(body = malloc(length)))
 		return NULL;
-	if (recv(fd, body, length, MSG_WAITALL) != (ssize_t)length || body[0] != type) {
+	if (recv(fd, body, length, MSG_WAITALL) != (ssize_t)length) {
 		free(body);
 		return NULL;
 	}
+	*type = body[0];
 	*size = length - 1;
 	memmove(body, body + 1, *size);
+	return body;
+}
+
+char *agent_receive(int fd, char type, size_t *size)
+{
+	char has;
+	char *body = agent_receive_any(fd, &has, size);
+
+	if (body && has != type) {
+		free(body);
+		return NULL;
+	}
 	return body;
 }

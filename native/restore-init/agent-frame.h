@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 7	/* FrameType.VERSION */
+#define PROTOCOL_VERSION 8	/* FrameType.VERSION */
 
 /* A frame that is being made. Zeroed: an empty one. */
 struct bytes {
@@ -20,6 +20,7 @@ struct bytes {
 void frame_begin(struct bytes *b, char type);
 void frame_end(struct bytes *b);
 
+void add_byte(struct bytes *b, char value);
 void add_i32(struct bytes *b, int32_t value);
 void add_i64(struct bytes *b, int64_t value);
 void add_string(struct bytes *b, const char *text);
@@ -45,5 +46,8 @@ bool agent_send(int fd, const struct bytes *frame);
  * Waits for a frame of that type. Returns its body, and its size; for free(3). NULL when it does not come, or when it is another one.
  */
 char *agent_receive(int fd, char type, size_t *size);
+
+/* The same for a frame of any type. */
+char *agent_receive_any(int fd, char *type, size_t *size);
 
 #endif

@@ -16,11 +16,16 @@
  *                                                         it wait for a launch. Says the top's pid on this host. With "user",
  *                                                         who has no privilege, a user namespace is around the others.
  *        shadowverbs-job-root run SOCKET PROGRAM ARG0...  hands PROGRAM over with all that this process has, and is its stand-in
+ *        shadowverbs-job-root attend AGENT DUTIES SOCKET PROGRAM ARG0...
+ *                                                         the same with a line to the agent that listens at AGENT. DUTIES are
+ *                                                         letters: s, it stays until the job ends; c, SIGUSR1 and SIGUSR2 ask
+ *                                                         the agent for a checkpoint.
  *        shadowverbs-job-root enter PID PROGRAM ARG...    runs PROGRAM with all capabilities in the namespaces of PID
  *        shadowverbs-job-root try PROGRAM ARG...          runs PROGRAM as "enter" does, in new namespaces of an ordinary user
  *        shadowverbs-job-root top TASKS REPORTS           the top itself
  *
- * Exit status of run: the program's, or its death by the same signal; 126 and 127 as a shell has them.
+ * Exit status of run and attend: the program's, or its death by the same signal; 126 and 127 as a shell has them. With the duty to
+ * stay: the job's.
  */
 #define _GNU_SOURCE
 #include "job-root.h"
@@ -41,7 +46,11 @@ int main(int argc, char **argv)
 	if (argc >= 3 && argc <= 4 && !strcmp(argv[1], "start"))
 		return start(self, argv[2], argc == 4 && !strcmp(argv[3], "user"));
 	if (argc >= 5 && !strcmp(argv[1], "run"))
-		return stand_in(argv[2], argv[3], argv + 4);
+		return stand_in(&(struct stand_in_duties){ 0 }, argv[2], argv[3], argv + 4);
+	if (argc >= 7 && !strcmp(argv[1], "attend"))
+		return stand_in(&(struct stand_in_duties){ .agent = argv[2], .stays = strchr(argv[3], 's'),
+							   .checkpoint_signals = strchr(argv[3], 'c') },
+				argv[4], argv[5], argv + 6);
 	if (argc >= 3 && !strcmp(argv[1], "try"))
 		return attempt(argv + 2);
 	if (argc >= 4 && !strcmp(argv[1], "enter"))

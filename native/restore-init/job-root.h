@@ -86,8 +86,15 @@ void top(const char *tasks, const char *reports) __attribute__((noreturn));
 /* program.c: a child of the top, which becomes the program that the keeper has for it, with this line to its launcher (pmi.h). */
 void program(const char *tasks, int line) __attribute__((noreturn));
 
+/* What a stand-in does beside: it has a line to the agent (attend.h). */
+struct stand_in_duties {
+	const char *agent;		/* the agent's socket; NULL: none of them */
+	bool stays;			/* until the job ends */
+	bool checkpoint_signals;	/* SIGUSR1 and SIGUSR2 are for the agent, not for the program */
+};
+
 /* stand-in.c: what `launch` becomes. */
-int stand_in(const char *socket, const char *path, char **argv);
+int stand_in(const struct stand_in_duties *duties, const char *socket, const char *path, char **argv);
 
 /* enter.c: the commands "enter" and "try". */
 int enter(const char *pid, char **argv);

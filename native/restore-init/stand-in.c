@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #define _GNU_SOURCE
+#include "attend.h"
 #include "job-root.h"
 #include "say.h"
 
@@ -39,7 +40,7 @@ static void put_string(int fd, const char *text)
 	put(fd, text, strlen(text) + 1);
 }
 
-/* All that are open: what is not for the program was closed when this one was executed. */
+/* All that are open and were so when this program was executed, which closed what is not for the program. */
 static int inherited(int32_t *numbers)
 {
 	/* MPICH's mpirun leaves its line to its own proxy open in all ranks, of no use to them; no image can have it. */
@@ -50,7 +51,9 @@ static int inherited(int32_t *numbers)
 	limit = size ? atoi(size + 8) : 1024;
 	free(maximum);
 	for (int fd = 0; fd < limit; fd++) {
-		if (fd == launchers_own || fcntl(fd, F_GETFD) < 0)
+		int flags = fcntl(fd, F_GETFD);
+
+		if (fd == launchers_own || flags < 0 || flags & FD_CLOEXEC)
 			continue;
 		if (n == MAX_FDS) {
 			errno = EMFILE;
@@ -147,16 +150,11 @@ static void __attribute__((noreturn)) end_as(int status)
 	_exit(WEXITSTATUS(status));
 }
 
-int stand_in(const char *socket, const char *path, char **argv)
-{
-	struct { int fd; off_t size; } written[3];
-	int keeper_fd, signals;
-	sigset_t all;
+static struct { int fd; off_t size; } written[3];
 
-	sigfillset(&all);
-	sigprocmask(SIG_SETMASK, &all, &blocked_at_start);
-	keeper_fd = hand_over(socket, path, argv);
-	/* Where whoever shares the file with this process goes on writing is behind what the program has written. */
+/* Where whoever shares the file with this process goes on writing is behind what the program has written. */
+static void note_offsets(void)
+{
 	for (int fd = 0; fd < 3; fd++) {
 		struct stat st;
 		int flags = fcntl(fd, F_GETFL);
@@ -168,43 +166,152 @@ int stand_in(const char *socket, const char *path, char **argv)
 			written[fd].size = st.st_size;
 		}
 	}
+}
+
+static void move_offsets(void)
+{
+	for (int fd = 0; fd < 3; fd++)
+		if (written[fd].fd >= 0 && lseek(fd, 0, SEEK_CUR) == written[fd].size)
+			lseek(fd, 0, SEEK_END);
+}
+
+/* The line to the job root; -1 when the program has ended. */
+static int keeper_fd;
+static bool stays;
+/* What wait(2) says of the program, once it has ended. */
+static int program_status;
+
+static void program_ended(const struct stand_in_duties *duties, int status)
+{
+	close(keeper_fd);
+	keeper_fd = -1;
+	program_status = status;
+	if (duties->agent)
+		attend_program_ended(status);
+	if (stays)
+		return;	/* It may come back. */
+	move_offsets();
+	end_as(status);
+}
+
+/* As the program would, if that is how the job has ended. */
+static void __attribute__((noreturn)) job_ended(int status)
+{
+	move_offsets();
+	if (keeper_fd < 0 && WIFSIGNALED(program_status) && 128 + WTERMSIG(program_status) == status)
+		end_as(program_status);
+	_exit(status);
+}
+
+static bool asks_to_end(int signal)
+{
+	return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
+}
+
+static void signalled(const struct stand_in_duties *duties, const struct signalfd_siginfo *info)
+{
+	int signal = info->ssi_signo;
+	/* The terminal sends its signals to the whole process group, and the program is not in this one. */
+	struct message message = { .kind = info->ssi_code == SI_KERNEL || signal == SIGCONT ? GROUP_SIGNAL : SIGNAL,
+				   .value = signal };
+
+	if (signal == SIGCHLD || signal == SIGTTIN || signal == SIGTTOU)
+		return;
+	if (duties->checkpoint_signals && (signal == SIGUSR1 || signal == SIGUSR2)) {
+		attend_signal(signal);
+		/* What the program's death means then the agent knows. */
+		stays |= signal == SIGUSR2;
+		return;
+	}
+	if (duties->agent && stays && (asks_to_end(signal) || keeper_fd < 0))
+		attend_signal(signal);
+	if (keeper_fd >= 0)
+		tell(keeper_fd, &message, NULL, 0);
+}
+
+static void from_keeper(const struct stand_in_duties *duties)
+{
+	struct message message;
+	int fds[MAX_FDS + 1], nfds;
+
+	if (!hear(keeper_fd, &message, fds, &nfds)) {
+		if (!stays)
+			say("the job root has ended, and the program with it");
+		program_ended(duties, SIGKILL);
+	} else if (message.kind == STOPPED) {
+		kill(getpid(), SIGSTOP);
+	} else if (message.kind == ENDED) {
+		program_ended(duties, message.value);
+	}
+}
+
+static void from_agent(bool readable)
+{
+	int status;
+
+	switch (attend_serve(readable, &status)) {
+	case ATTEND_JOB_ENDED:
+		job_ended(status);
+	case ATTEND_AGENT_GONE:
+		if (!stays)
+			break;
+		if (keeper_fd >= 0) {
+			say("this host has had no agent for %d s: the program is ended", AGENT_GONE_SECONDS);
+			end_as(SIGKILL);
+		}
+		say("this host has had no agent for %d s, and the program has ended", AGENT_GONE_SECONDS);
+		/* fall through */
+	case ATTEND_LEFT_ALONE:
+		stays = false;
+		if (keeper_fd < 0) {
+			move_offsets();
+			end_as(program_status);
+		}
+		break;
+	case ATTEND_NOTHING:
+		break;
+	}
+}
+
+/* What a launcher sees closed it takes for the end of the program, which may come back. */
+static bool is_line_to_launcher(int fd)
+{
+	const char *pmi = getenv("PMI_FD");
+
+	return stays && pmi && fd == atoi(pmi);
+}
+
+int stand_in(const struct stand_in_duties *duties, const char *socket, const char *path, char **argv)
+{
+	int signals;
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &blocked_at_start);
+	stays = duties->stays;
+	/* Before the program runs, so that its end is not missed. */
+	if (duties->agent)
+		attend(duties->agent, argv[0], stays);
+	keeper_fd = hand_over(socket, path, argv);
+	note_offsets();
 	for (uint32_t i = 0; i < d.nfds; i++)
-		if (d.fd[i] > 2)
+		if (d.fd[i] > 2 && !is_line_to_launcher(d.fd[i]))
 			close(d.fd[i]);
 	signals = signalfd(-1, &all, SFD_CLOEXEC);
 	if (signals < 0)
 		die(CANNOT_RUN, "signalfd", "");
 	for (;;) {
-		struct pollfd wait[2] = { { .fd = keeper_fd, .events = POLLIN }, { .fd = signals, .events = POLLIN } };
-		struct message message;
-		int fds[MAX_FDS + 1], nfds;
+		struct pollfd wait[3] = { { .fd = keeper_fd, .events = POLLIN }, { .fd = signals, .events = POLLIN },
+					  { .fd = duties->agent ? attend_fd() : -1, .events = POLLIN } };
+		struct signalfd_siginfo info;
 
-		if (poll(wait, 2, -1) < 0)
+		if (poll(wait, 3, duties->agent ? attend_timeout() : -1) < 0)
 			continue;
-		if (wait[1].revents) {
-			struct signalfd_siginfo info;
-
-			if (read(signals, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGCHLD &&
-			    info.ssi_signo != SIGTTIN && info.ssi_signo != SIGTTOU) {
-				/* The terminal sends its signals to the whole process group, and the program is not in this one. */
-				message = (struct message){ .kind = info.ssi_code == SI_KERNEL || info.ssi_signo == SIGCONT ?
-							    GROUP_SIGNAL : SIGNAL, .value = info.ssi_signo };
-				tell(keeper_fd, &message, NULL, 0);
-			}
-		}
-		if (!wait[0].revents)
-			continue;
-		if (!hear(keeper_fd, &message, fds, &nfds)) {
-			say("the job root has ended, and the program with it");
-			end_as(SIGKILL);
-		}
-		if (message.kind == STOPPED) {
-			kill(getpid(), SIGSTOP);
-		} else if (message.kind == ENDED) {
-			for (int fd = 0; fd < 3; fd++)
-				if (written[fd].fd >= 0 && lseek(fd, 0, SEEK_CUR) == written[fd].size)
-					lseek(fd, 0, SEEK_END);
-			end_as(message.value);
-		}
+		if (wait[1].revents && read(signals, &info, sizeof(info)) == sizeof(info))
+			signalled(duties, &info);
+		if (wait[0].revents)
+			from_keeper(duties);
+		if (duties->agent)
+			from_agent(wait[2].revents);
 	}
 }

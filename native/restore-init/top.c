@@ -78,6 +78,7 @@ static bool wait_for(int signals, int requests, struct signalfd_siginfo *info)
 void top(const char *tasks, const char *reports)
 {
 	const char *agent = getenv("SHADOWVERBS_AGENT");
+	bool heals = getenv("SHADOWVERBS_RECOVER");
 	int first_failure = 0, signals, requests;
 	sigset_t all;
 
@@ -114,7 +115,9 @@ void top(const char *tasks, const char *reports)
 			} else if (!WIFCONTINUED(status) && is_program(pid, true)) {
 				if (!first_failure)
 					first_failure = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-				report(reports, ENDED, pid, status);
+				/* After a restart only this process's end tells the agent, which ends the rest. */
+				if (!report(reports, ENDED, pid, status) && first_failure && heals)
+					exit(first_failure);
 			}
 		}
 		if (pid < 0 && errno == ECHILD && (signo == SIG_END || !report(reports, NONE_LEFT, 0, 0)))

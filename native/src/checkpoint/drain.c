@@ -108,6 +108,14 @@ void sv_qp_bookmark(struct ibv_qp *vqp, struct sv_bookmark *bookmark)
 	bookmark->last_receive = sv_load_acquire(&qp->last_receive);
 }
 
+uint64_t sv_qp_work(struct ibv_qp *vqp)
+{
+	struct sv_qp *qp = sv_qp_of(vqp);
+
+	return __atomic_load_n(&qp->sq.posted, __ATOMIC_RELAXED) + __atomic_load_n(&qp->sq.credit, __ATOMIC_RELAXED) +
+	       __atomic_load_n(&qp->rq.posted, __ATOMIC_RELAXED) + __atomic_load_n(&qp->rq.credit, __ATOMIC_RELAXED);
+}
+
 int sv_qp_sent(struct ibv_qp *vqp, uint64_t position, struct sv_sent *sent)
 {
 	struct sv_qp *qp = sv_qp_of(vqp);

@@ -41,7 +41,6 @@ import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
 import org.shadowverbs.coordinator.protocol.HostMessages.Quit;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankNumber;
 import org.shadowverbs.coordinator.protocol.HostMessages.Release;
-import org.shadowverbs.coordinator.protocol.HostMessages.Released;
 import org.shadowverbs.coordinator.protocol.HostMessages.Restored;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Say;
@@ -57,6 +56,14 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiNews;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Alive;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.EndProcesses;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.JobEnded;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Output;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.OutputTaken;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.ProcessesEnded;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Recover;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Watch;
 import org.shadowverbs.coordinator.protocol.ShellMessages.ShellFailed;
 import org.shadowverbs.coordinator.protocol.ShellMessages.StartShell;
 import org.shadowverbs.coordinator.store.PublishedStore;
@@ -71,9 +78,16 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  */
 public final class Agent implements AutoCloseable {
     private static final int STDERR = 2;
+    private static final Path NOWHERE = Path.of("/dev/null");
     private static final int CLOSING_SECONDS = 90;
     /** So long an agent that ends waits for its processes to be thawed. */
     private static final int LAST_STEP_SECONDS = 20;
+    /** In tenths of the time after which the coordinator counts this host as lost: by then its processes are to have ended. */
+    private static final int AGENT_SOONER = 6;
+    /** So long an agent without a process waits for a coordinator whose host does not answer. */
+    private static final int MOST_MINUTES_CUT_OFF = 15;
+    /** So often in that time each side says that it is alive. */
+    private static final int ALIVE_TIMES = 5;
 
     private final AgentOptions options;
     private final EventLog log;
@@ -85,6 +99,10 @@ public final class Agent implements AutoCloseable {
     private final PmiTrees pmi;
     private final ShellRequests shellRequests;
     private final ShellStarter shells;
+    private final StandIns standIns;
+    private final FarOutput output;
+    private final Restorer restorer;
+    private final LocalRecovery recovery;
     /** Freezing, saving, thawing and sealing, one after the other. */
     private final ExecutorService steps = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("images").factory());
@@ -94,6 +112,12 @@ public final class Agent implements AutoCloseable {
     private final CompletableFuture<Void> mayRestore = new CompletableFuture<>();
     /** What a restart has come to, once that is known: empty, or what went wrong. */
     private final CompletableFuture<String> running = new CompletableFuture<>();
+    /** The job's exit status, once it is over. */
+    private final CompletableFuture<Integer> jobEnded = new CompletableFuture<>();
+    /** The coordinator brings the job back, should it die. */
+    private volatile boolean heals;
+    /** Told by the thread of the connection alone. */
+    private int minutesCutOff;
     private final AtomicBoolean closed = new AtomicBoolean();
     private final String id;
 
@@ -106,12 +130,12 @@ public final class Agent implements AutoCloseable {
     /** As the coordinator has said; before that nothing waits for it. */
     private int deadlineSeconds;
     private boolean restored;
-    /** What restored processes wait at; null: they do not. */
-    private volatile HostGate gate;
     /** Where processes that are restored look for their agent. */
     private List<Path> launchedAt = List.of();
     /** Of the checkpoint whose ranks it brings, or brought; else empty. */
     private final Map<String, String> restartSettings;
+    /** That checkpoint's; else null. */
+    private final Path restartFolder;
 
     /**
      * Opens the socket and begins to connect to the coordinator.
@@ -137,11 +161,17 @@ public final class Agent implements AutoCloseable {
         id = options.host() + "-" + ProcessHandle.current().pid() + "-"
                 + Integer.toHexString(System.identityHashCode(this));
         log = new EventLog(options.runDirectory().resolve("agent.log"));
-                coordinator = new CoordinatorLink(options, log, this::hello, this::fromCoordinator, this::coordinatorLost,
-                this::endIfIdle);
-        images = new ImageWorker(options, checkpointer, folder, coordinator::send);
-        programs = new LaunchedPrograms(lock, options, log, coordinator);
+        coordinator = new CoordinatorLink(options, log, this::hello, this::fromCoordinator, this::coordinatorLost,
+                this::endIfIdle, this::cutOff);
+        images = new ImageWorker(options, checkpointer, coordinator::send);
+        standIns = new StandIns(log, options.ownCommand(), coordinator::send, this::signalRestored);
+        output = new FarOutput(options.runDirectory(), log, coordinator::send);
+        programs = new LaunchedPrograms(lock, options, log, coordinator, standIns, output);
         ranks = new LocalRanks(lock, options, log, coordinator, programs, fetched, closed::get);
+        restorer = new Restorer(lock, options, coordinator, ranks, programs, images, this::deadline);
+        recovery = new LocalRecovery(options, log, ranks, programs, images, restorer, standIns, fetched, this::roots,
+                manifest == null ? (number, target) -> number == 0 ? NOWHERE : output.of(number) : ImageWorker.ownStreams());
+        restartFolder = folder;
         inspector = new Inspector(checkpointer, ranks, programs);
         restartSettings = manifest == null ? Map.of() : Map.of(AgentHello.BACKEND, options.backend(), JobHistory.SETTING,
                 new JobHistory(manifest.history().ranMillis(), manifest.history().failures(), !manifest.killed(),
@@ -149,7 +179,7 @@ public final class Agent implements AutoCloseable {
         if (manifest != null) {
             restored = true;
             job = manifest.job();
-            ranks.expect(manifest);
+            ranks.expect(manifest, options.backend());
             launchedAt = manifest.hosts().stream().flatMap(part -> part.trees().stream())
                     .map(Manifest.TreePart::agent).filter(Objects::nonNull).distinct().map(Path::of).toList();
         } else {
@@ -160,7 +190,7 @@ public final class Agent implements AutoCloseable {
         pmi = new PmiTrees(coordinator::send);
         shellRequests = new ShellRequests(options, log, coordinator, id);
         shells = new ShellStarter(options, log, coordinator::send, id);
-        socket = new AgentSocket(options, log, ranks, programs, pmi, shellRequests, this::job);
+        socket = new AgentSocket(options, log, ranks, programs, pmi, shellRequests, standIns, this::job);
         coordinator.start();
         socket.open();
     }
@@ -183,6 +213,11 @@ public final class Agent implements AutoCloseable {
     /** Done when the restored ranks of all hosts run, with an empty text, or with what went wrong: then none is to. */
     public CompletableFuture<String> running() {
         return running;
+    }
+
+    /** How the job ends, of which what was restored here may be brought back, here or elsewhere; null: what was restored is all there is. */
+    public CompletableFuture<Integer> jobEnded() {
+        return heals ? jobEnded : null;
     }
 
     /** Why the coordinator turned this agent away, or an empty string. */
@@ -213,7 +248,8 @@ public final class Agent implements AutoCloseable {
             final List<Member> members = ranks.welcomed().stream().map(LocalRank::member).toList();
             return new AgentHello(FrameType.VERSION, options.secret(), id, options.host(),
                     ProcessHandle.current().pid(), job, ranks.epoch(), ranks.attempt(), restored, members,
-                    programs.all(), settings(), options.ownCommand(), addresses());
+                    programs.all(), settings(),
+                    recovery.hasRestored() ? List.of() : options.ownCommand(), addresses());
         } finally {
             lock.unlock();
         }
@@ -225,6 +261,9 @@ public final class Agent implements AutoCloseable {
 
     private Map<String, String> settings() {
         final Map<String, String> settings = new HashMap<>(programs.settings());
+        if (options.spare()) {
+            settings.put(AgentHello.SPARE, "true");
+        }
         settings.putAll(restartSettings);
         return settings;
     }
@@ -250,7 +289,7 @@ public final class Agent implements AutoCloseable {
                 saving.cancel(true);
                 step(() -> thaw(m));
             }
-            case Release m -> release(m);
+            case Release m -> restorer.release(m);
             case Inspect m -> Thread.ofPlatform().name("inspection").daemon().start(() -> inspect(m));
             case Say m -> Thread.ofPlatform().name("say").daemon().start(() -> say(m.line()));
             case Terminate m -> Thread.ofPlatform().name("terminate").daemon().start(() -> images.terminate(
@@ -263,8 +302,28 @@ public final class Agent implements AutoCloseable {
             case StartShell m -> Thread.ofPlatform().name("shell").daemon().start(() -> shells.start(m));
             case ShellFailed m -> shellRequests.failed(m);
             case Restored m -> {
-                failGate(m.problem());
+                restorer.fail(m.problem());
                 running.complete(m.problem());
+                if (m.problem().isEmpty()) {
+                    recovery.runs();
+                }
+            }
+            case Alive m -> { }
+            case Watch m -> {
+                heals = true;
+                coordinator.watch(m.lostAfterMillis() * AGENT_SOONER / 10, m.lostAfterMillis() / ALIVE_TIMES);
+            }
+            case EndProcesses m -> {
+                saving.cancel(true);
+                recovery.giveUp("the job is ended, to be brought back");
+                step(() -> endProcesses(m));
+            }
+            case Recover m -> step(() -> coordinator.send(recovery.prepare(m, job())));
+            case Output m -> standIns.output(m);
+            case OutputTaken m -> output.taken();
+            case JobEnded m -> {
+                standIns.jobEnded(m.status());
+                jobEnded.complete(m.status());
             }
             case Refused m -> log.add("the coordinator refuses: " + m.reason());
             default -> throw new ProtocolException("message of type " + message.type() + " from the coordinator");
@@ -282,6 +341,8 @@ public final class Agent implements AutoCloseable {
                 log.add("processes that have not used verbs yet will not find this agent: " + socket + ": " + e);
             }
         }
+        standIns.coordinatorCame();
+        minutesCutOff = 0;
         lock.lock();
         try {
             job = m.job();
@@ -299,14 +360,39 @@ public final class Agent implements AutoCloseable {
 
     /** Nobody else will thaw what is frozen now. The ranks wait for the verdict that the next coordinator decides. */
     private void coordinatorLost() {
-        failGate("the coordinator was lost before all hosts had restored their share");
+        output.taken(); // or it will not be
+        restorer.fail("the coordinator was lost before all hosts had restored their share");
         saving.cancel(true);
         step(images::letGo);
+        if (recovery.isUnderWay()) {
+            recovery.giveUp("the coordinator was lost");
+            step(recovery::end); // the next coordinator brings all of the job back, or none
+        }
+    }
+
+    /** The job may be brought back elsewhere: what is left of it here must not go on, nor write where that writes. */
+    private void cutOff() {
+        log.add("this host is cut off from the coordinator's: its processes of the job are ended");
+        saving.cancel(true);
+        recovery.giveUp("this host is cut off");
+        step(recovery::end);
+    }
+
+    private void endProcesses(final EndProcesses m) {
+        final String problem = recovery.end();
+        coordinator.send(problem.isEmpty() ? new ProcessesEnded(m.epoch()) : new StepFailed(m.epoch(), "END", problem));
+    }
+
+    private void signalRestored(final int signal) {
+        recovery.signal(signal);
     }
 
     /** An agent that no coordinator wants and that has nothing to look after is of no use to anybody. */
     private void endIfIdle() {
         running.complete("there has been no coordinator for a minute, and the job did not run yet");
+        if (heals && coordinator.isCutOff() && ++minutesCutOff < MOST_MINUTES_CUT_OFF) {
+            return; // a host that is back is as good as a spare one, and launching commands wait to hear of the job
+        }
         if (roots().isEmpty()) {
             Thread.ofPlatform().name("quit").start(() -> quit("no coordinator, and no process of the job"));
         }
@@ -357,7 +443,9 @@ public final class Agent implements AutoCloseable {
     private void thaw(final Thaw m) {
         if (m.outcome().equals("restored")) {
             mayRestore.complete(null);
-            if (restartSettings.isEmpty()) {
+            if (recovery.isUnderWay()) {
+                recovery.restore();
+            } else if (restartSettings.isEmpty()) {
                 coordinator.send(new Thawed(m.epoch()));
             }
             return; // restore() answers it once the ranks have their verdict
@@ -380,6 +468,9 @@ public final class Agent implements AutoCloseable {
     /** On the standard error of the first program that was launched here; in a job root, of its first child. */
     private void say(final String line) {
         log.add(line);
+        if (standIns.say(line)) {
+            return;
+        }
         for (final Tree tree : programs.all()) {
             for (final long pid : ProcFs.descendants(List.of(tree.hostPid()))) {
                 try {
@@ -405,36 +496,6 @@ public final class Agent implements AutoCloseable {
         }
     }
 
-    /** Before any process runs that asks for it. */
-    private void tellAddresses(final Relocation relocation) throws CheckpointException {
-        try {
-            final AddressBook book = AddressBook.of(relocation);
-            if (book.routes().isEmpty()) {
-                AddressBook.forget(options.socket());
-            } else {
-                book.write(options.socket());
-            }
-        } catch (IOException e) {
-            throw new CheckpointException("the addresses of the job's hosts can't be told: " + e.getMessage(), e);
-        }
-    }
-
-    private void failGate(final String why) {
-        final HostGate here = gate;
-        if (here != null && !why.isEmpty()) {
-            here.fail(why);
-        }
-    }
-
-    /** The processes of all hosts are there. */
-    private void release(final Release m) {
-        if (gate != null) {
-            gate.open(); // and restore() answers when they run
-        } else {
-            coordinator.send(new Released(m.epoch()));
-        }
-    }
-
     /**
      * Restores the processes of the checkpoint that this agent was made for and gives the ranks their verdict. They run
      * when it returns.
@@ -444,37 +505,8 @@ public final class Agent implements AutoCloseable {
      * @throws CheckpointException when some cannot be; the coordinator is told, and none run
      */
     public RestoredJob restore(final Manifest manifest, final Relocation relocation) throws CheckpointException {
-        final RestoredJob running;
-        try {
-            if (relocation.connected() && !manifest.hosts().isEmpty()) {
-                gate = new HostGate(ImageWorker.restores(manifest), () -> coordinator.send(new Thawed(ranks.epoch())));
-            }
-            tellAddresses(relocation);
-            running = images.restore(manifest, ranks.welcomed(), deadline(), relocation, gate);
-        } catch (CheckpointException e) {
-            coordinator.send(new StepFailed(ranks.epoch(), "THAW", e.getMessage()));
-            throw e;
-        }
-        lock.lock();
-        try {
-            restored = false; // a coordinator started anew is to see a running job
-            for (final Manifest.HostPart part : manifest.hosts()) {
-                for (final Manifest.TreePart t : part.trees()) {
-                    final Long hostPid = running.hostPid(part, t.root());
-                    if (hostPid != null) {
-                        programs.add(new Tree(hostPid, t.argv(), t.cwd()), Map.of());
-                    }
-                }
-                ranks.restored(part, running);
-            }
-        } catch (IOException e) {
-            running.close();
-            throw new CheckpointException(e.getMessage(), e);
-        } finally {
-            lock.unlock();
-        }
-        coordinator.send(gate == null ? new Thawed(ranks.epoch()) : new Released(ranks.epoch()));
-        return running;
+        // A coordinator started anew is to see a running job.
+        return restorer.restore(restartFolder, manifest, relocation, ImageWorker.ownStreams(), () -> restored = false);
     }
 
     // ---- the end ----
@@ -483,6 +515,8 @@ public final class Agent implements AutoCloseable {
         log.add("agent ends: " + reason);
         // A restored job may have ended before its coordinator could say that it runs.
         running.complete(ranks.allRun() ? "" : "the job's coordinator has ended: " + reason);
+        standIns.jobEnded(JobEnded.NOBODY_KNOWS);
+        standIns.flush();
         ranks.shutDown(reason);
         close();
     }
@@ -538,6 +572,7 @@ public final class Agent implements AutoCloseable {
                 }
             }
             socket.close();
+            output.close();
             programs.forget();
             ranks.closePipes();
         } catch (IOException e) {
@@ -549,6 +584,7 @@ public final class Agent implements AutoCloseable {
         } catch (UncheckedIOException | IllegalStateException e) {
             log.add("at the end: " + e);
         }
+        jobEnded.complete(JobEnded.NOBODY_KNOWS);
         ended.countDown();
     }
 }

@@ -18,9 +18,10 @@ import java.util.List;
  * @param backend as in a verdict
  * @param tcpAddress at which restored ranks are to be reached over TCP ({@code SHADOWVERBS_TCP_ADDRESS}); empty: not given
  * @param ownCommand starts this agent anew should it be lost; empty where the processes of the job end with it
+ * @param spare whether this host is kept for when another is lost
  * @param coordinatorCommand starts the coordinator anew when it is lost; empty: somebody else does
  */
 public record AgentOptions(String coordinatorHost, int coordinatorPort, String host, Path runDirectory, Path socket,
         String secret, boolean secretGiven, String backend, String tcpAddress,
-        List<String> ownCommand, List<String> coordinatorCommand) {
+        List<String> ownCommand, boolean spare, List<String> coordinatorCommand) {
 }

@@ -18,11 +18,13 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiState;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.StandIn;
 import org.shadowverbs.coordinator.protocol.ShellMessages.AskShell;
 
 /**
  * The Unix socket of a host's agent. Whoever comes says first what it is: a rank, which stays for as long as its process
- * lives; a launch or a tree that speaks for its ranks, which are answered at once; or one that asks for a command on another host.
+ * lives; a launch or a tree that speaks for its ranks, which are answered at once; one that asks for a command on another host; or
+ * a launching command that stands in for its program.
  */
 final class AgentSocket implements AutoCloseable {
     private static final int BACKLOG = 128;
@@ -33,6 +35,7 @@ final class AgentSocket implements AutoCloseable {
     private final LaunchedPrograms programs;
     private final PmiTrees pmi;
     private final ShellRequests shells;
+    private final StandIns standIns;
     private final Supplier<String> job;
     private final Acceptor acceptor;
 
@@ -44,13 +47,14 @@ final class AgentSocket implements AutoCloseable {
      */
     AgentSocket(final AgentOptions options, final EventLog log, final LocalRanks ranks,
             final LaunchedPrograms programs, final PmiTrees pmi, final ShellRequests shells,
-            final Supplier<String> job) throws IOException {
+            final StandIns standIns, final Supplier<String> job) throws IOException {
         this.options = options;
         this.log = log;
         this.ranks = ranks;
         this.programs = programs;
         this.pmi = pmi;
         this.shells = shells;
+        this.standIns = standIns;
         this.job = job;
         Files.deleteIfExists(options.socket());
         final ServerSocketChannel listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
@@ -92,6 +96,11 @@ final class AgentSocket implements AutoCloseable {
             case AskShell ask -> {
                 check(ask.version());
                 shells.serve(ask, channel);
+            }
+            // What the launch has shown it has shown before it became this.
+            case StandIn command -> {
+                check(command.version());
+                standIns.serve(command, channel);
             }
             default -> throw new ProtocolException("a connection begins with message type " + first.type());
         }

@@ -11,6 +11,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.Outbox;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Alive;
 
 /**
  * The agent's connection to its coordinator. When it breaks the coordinator is started anew, if this agent is the one
@@ -33,25 +34,37 @@ final class CoordinatorLink implements AutoCloseable {
     private volatile boolean closing;
     private volatile String refusal = "";
     private final Runnable whenLong;
+    private final Runnable whenCutOff;
+    /** Within which the coordinator's host is to answer; 0: it is not watched. */
+    private volatile int answersWithinMillis;
+    private volatile Thread heart;
+    /** The coordinator's host does not answer, as far as is known. */
+    private volatile boolean cutOff;
 
     interface Handler {
         void handle(Message message) throws IOException;
     }
 
     CoordinatorLink(final AgentOptions options, final EventLog log, final Supplier<AgentHello> hello,
-            final Handler handler, final Runnable whenLost, final Runnable whenLong) {
+            final Handler handler, final Runnable whenLost, final Runnable whenLong, final Runnable whenCutOff) {
         this.options = options;
         this.log = log;
         this.hello = hello;
         this.handler = handler;
         this.whenLost = whenLost;
         this.whenLong = whenLong;
+        this.whenCutOff = whenCutOff;
         thread = Thread.ofPlatform().daemon().name("coordinator").unstarted(this::run);
     }
 
     /** Begins to connect. What is sent before the hello is lost, as in every pause between two connections. */
     void start() {
         thread.start();
+    }
+
+    /** Whether the coordinator's host does not answer; else only nobody listens there. */
+    boolean isCutOff() {
+        return cutOff;
     }
 
     /** Why the coordinator turned this agent away at last, or an empty string. */
@@ -75,8 +88,15 @@ final class CoordinatorLink implements AutoCloseable {
         while (!closing) {
             try {
                 channel = FrameChannel.connect(
-                        new InetSocketAddress(options.coordinatorHost(), options.coordinatorPort()), CONNECT_MILLIS);
+                        new InetSocketAddress(options.coordinatorHost(), options.coordinatorPort()),
+                        answersWithinMillis == 0 ? CONNECT_MILLIS : answersWithinMillis);
             } catch (IOException e) {
+                if (!FrameChannel.isOtherHostLost(e.getMessage())) {
+                    cutOff = false;
+                } else if (!cutOff && answersWithinMillis != 0 && System.nanoTime() - since > answersWithinMillis * 1_000_000L) {
+                    cutOff = true;
+                    whenCutOff.run();
+                }
                 if (!said) {
                     log.add("no coordinator at " + options.coordinatorHost() + ":" + options.coordinatorPort() + ": "
                             + e.getMessage());
@@ -95,6 +115,7 @@ final class CoordinatorLink implements AutoCloseable {
             }
             pause = 10;
             said = false;
+            cutOff = false;
             talk();
             since = System.nanoTime();
         }
@@ -108,6 +129,9 @@ final class CoordinatorLink implements AutoCloseable {
             }
             out.send(hello.get());
             outbox = out;
+            if (answersWithinMillis != 0) {
+                current.breaksAfter(answersWithinMillis);
+            }
             for (;;) {
                 final Message message = current.read();
                 if (message instanceof Refused r) {
@@ -115,13 +139,14 @@ final class CoordinatorLink implements AutoCloseable {
                 }
                 handler.handle(message);
             }
-        } catch (EOFException e) {
-            if (!closing) {
-                log.add("the coordinator closed the connection");
-            }
         } catch (IOException | RuntimeException e) {
             if (!closing) {
-                log.add("connection to the coordinator: " + e);
+                log.add(e instanceof EOFException ? "the coordinator closed the connection: " + e.getMessage()
+                        : "connection to the coordinator: " + e);
+                if (answersWithinMillis != 0 && FrameChannel.isOtherHostLost(e.getMessage())) {
+                    cutOff = true;
+                    whenCutOff.run();
+                }
             }
         } finally {
             outbox = null;
@@ -129,6 +154,27 @@ final class CoordinatorLink implements AutoCloseable {
         }
         if (!closing) {
             whenLost.run();
+        }
+    }
+
+    /**
+     * From now on this host counts as cut off when the coordinator's has not answered for so long. Something is sent all the time, for
+     * it to be acknowledged.
+     *
+     * @param everyMillis how often
+     */
+    void watch(final int millis, final int everyMillis) throws IOException {
+        answersWithinMillis = millis;
+        final FrameChannel current = channel;
+        if (current != null) {
+            current.breaksAfter(millis);
+        }
+        if (heart == null) {
+            heart = Thread.ofPlatform().daemon().name("alive").start(() -> {
+                while (!closing && sleep(everyMillis)) {
+                    send(new Alive());
+                }
+            });
         }
     }
 

@@ -36,6 +36,7 @@ import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.ProcessRoot;
 import org.shadowverbs.coordinator.process.Progress;
 import org.shadowverbs.coordinator.process.RestoreRequest;
+import org.shadowverbs.coordinator.process.RestoreStreams;
 import org.shadowverbs.coordinator.process.RestoredTrees;
 import org.shadowverbs.coordinator.process.TcpEnd;
 import org.shadowverbs.coordinator.process.TcpEnds;
@@ -65,18 +66,19 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 final class ImageWorker {
     static final String DESCENDS = "the agent itself descends from a program of the job";
 
-    private static final int SIGKILL = 9;
+    static final int SIGKILL = 9;
     private static final int TERM_SECONDS = 10;
     private static final int MOST_THAWS = 3;
     private static final long THAW_PAUSE_NANOS = 50_000_000;
 
     private final AgentOptions options;
     private final ProcessCheckpointer checkpointer;
-    private final Path restoreFolder;
     private final Consumer<Message> coordinator;
     /** The origins of what a restart has brought here. */
     private volatile List<Manifest.Origin> moved = List.of();
     private Preparation prepared = Preparation.NOTHING;
+    /** Of what is restored, or was last. */
+    private volatile Progress restoring = Progress.UNTOLD;
     private FrozenTrees frozen;
     /** What is to be made safe; null: nothing. */
     private Written written;
@@ -86,12 +88,10 @@ final class ImageWorker {
     }
 
     /** @param coordinator is told how steps go on that take as long as there is data */
-    ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final Path restoreFolder,
-            final Consumer<Message> coordinator) {
+    ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final Consumer<Message> coordinator) {
         this.coordinator = coordinator;
         this.options = options;
         this.checkpointer = checkpointer;
-        this.restoreFolder = restoreFolder;
     }
 
     Message prepare(final Prepare m, final List<LocalRank> ranks, final List<Tree> trees) {
@@ -320,18 +320,50 @@ final class ImageWorker {
     }
 
     /**
+     * Ends what is frozen, which has not run since then, and forgets where programs have moved. Returns what went wrong, or an empty text.
+     */
+    String kill() {
+        moved = List.of();
+        written = null;
+        unprepare();
+        try {
+            if (frozen != null) {
+                frozen.kill();
+                frozen.close();
+                frozen = null;
+            }
+            return "";
+        } catch (CheckpointException | RuntimeException e) {
+            return String.valueOf(e.getMessage());
+        }
+    }
+
+    /** How long the images have been read and verified of what is restored, or was last. */
+    long readNanos() {
+        return restoring.readNanos();
+    }
+
+    /** This process's own descriptors, for those of a restart's job. */
+    static RestoreStreams ownStreams() {
+        final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
+        return RestoreStreams.of(own.resolve("0"), own.resolve("1"), own.resolve("2"));
+    }
+
+    /**
      * Restores what comes back on this host.
      *
+     * @param folder the checkpoint's
      * @param deadline how long nothing may be read
      * @param relocation of the whole job
+     * @param streams where what the processes write goes
      * @param gate that no process passes before those of all hosts are there; null: they need not wait
      */
-    RestoredJob restore(final Manifest manifest, final List<LocalRank> ranks, final Duration deadline,
-            final Relocation relocation, final HostGate gate) throws CheckpointException {
+    RestoredJob restore(final Path folder, final Manifest manifest, final List<LocalRank> ranks, final Duration deadline,
+            final Relocation relocation, final RestoreStreams streams, final HostGate gate) throws CheckpointException {
+        restoring = progress(manifest.epoch(), "THAW");
         moved = relocation.originsOn(options.host());
         final Map<String, LocalRank> byUid = new LinkedHashMap<>();
         ranks.forEach(r -> byUid.put(r.uid, r));
-        final Path own = Path.of("/proc", Long.toString(ProcessHandle.current().pid()), "fd");
         final RestoredJob job = new RestoredJob();
         final List<Manifest.HostPart> parts = new ArrayList<>();
         final List<RestoreRequest> requests = new ArrayList<>();
@@ -343,10 +375,8 @@ final class ImageWorker {
                 }
                 for (final HostImages images : part.images().together()) {
                     parts.add(part);
-                    requests.add(new RestoreRequest(restoreFolder.resolve(part.directory()), images,
-                            restoreFolder.getFileName().toString(), pipes, own.resolve("0"), own.resolve("1"), own.resolve("2"),
-                            deadline, progress(manifest.epoch(), "THAW"), relocation.moves(part),
-                            ownMemory(manifest, part, images), gate));
+                    requests.add(new RestoreRequest(folder.resolve(part.directory()), images, folder.getFileName().toString(), pipes,
+                            streams, deadline, restoring, relocation.moves(part), ownMemory(manifest, part, images), gate));
                 }
             }
             restore(parts, requests, gate, job);
@@ -408,8 +438,12 @@ final class ImageWorker {
         }
     }
 
-    /** Sends the signal to all processes below the roots; who is still there later is killed. */
-    void terminate(final int signal, final Collection<Long> roots, final EventLog log) {
+    /**
+     * Sends the signal to all processes below the roots; who is still there later is killed.
+     *
+     * @return whether all have ended that were there
+     */
+    boolean terminate(final int signal, final Collection<Long> roots, final EventLog log) {
         try {
             final Set<Long> all = ProcFs.descendants(roots);
             log.add("signal " + signal + " to " + all.size() + " processes");
@@ -428,8 +462,10 @@ final class ImageWorker {
                     Libc.kill(pid, SIGKILL);
                 }
             }
+            return gone;
         } catch (IOException e) {
             log.add("not all processes could be ended: " + e.getMessage());
+            return false;
         }
     }
 }

@@ -63,6 +63,21 @@ public final class Libc {
         static final MethodHandle CLOSE = function("close", ValueLayout.JAVA_INT);
     }
 
+    private static final class PidfdInfo {
+        static final MethodHandle IOCTL = ioctl();
+        /** _IOWR(0xFF, 11, struct pidfd_info), for the first 64 bytes of that. */
+        static final long GET = 0xC040FF0BL;
+        static final long EXIT = 1 << 3;
+        static final int BYTES = 64;
+        static final int EXIT_CODE = 60;
+
+        @SuppressWarnings("restricted")
+        private static MethodHandle ioctl() {
+            return LINKER.downcallHandle(find("ioctl"), FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
+                    ValueLayout.JAVA_LONG, ValueLayout.ADDRESS), ERRNO_STATE, Linker.Option.firstVariadicArg(2));
+        }
+    }
+
     private static final class Descriptors {
         static final MethodHandle GET =
                 function("pidfd_getfd", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT);
@@ -149,6 +164,21 @@ public final class Libc {
             throw new IOException("pidfd_open " + pid + ": errno " + errno);
         } catch (Throwable t) {
             throw sneak(t);
+        }
+    }
+
+    /** What wait(2) said of the process of that descriptor to its parent; -1 where the kernel does not tell, or it still runs. */
+    static int exitCode(final int pidfd) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            // struct pidfd_info: u64 mask, u64 cgroupid, eleven u32 of ids, s32 exit_code
+            final MemorySegment info = arena.allocate(PidfdInfo.BYTES, 8);
+            info.set(ValueLayout.JAVA_LONG, 0, PidfdInfo.EXIT);
+            final int status = (int) PidfdInfo.IOCTL.invokeExact(state, pidfd, PidfdInfo.GET, info);
+            return status == 0 && (info.get(ValueLayout.JAVA_LONG, 0) & PidfdInfo.EXIT) != 0
+                    ? info.get(ValueLayout.JAVA_INT, PidfdInfo.EXIT_CODE) : -1;
+        } catch (Throwable t) {
+            return -1; // as good as a kernel that does not tell
         }
     }
 

@@ -49,6 +49,7 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 import org.shadowverbs.coordinator.protocol.RankMessages.Shutdown;
 import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
+import org.shadowverbs.coordinator.protocol.RankMessages.Work;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
@@ -74,6 +75,8 @@ final class LocalRanks {
     private final Map<String, LocalRank> ranks = new LinkedHashMap<>();
     private long epoch;
     private int attempt;
+    /** As verdicts name it. */
+    private String backend;
 
     /**
      * @param fetched holds what the coordinator sent for all ranks of this host
@@ -89,6 +92,7 @@ final class LocalRanks {
         this.programs = programs;
         this.fetched = fetched;
         this.agentEnds = agentEnds;
+        backend = options.backend();
     }
 
     // ---- who is there ----
@@ -238,6 +242,7 @@ final class LocalRanks {
                 case Notify t -> pass(rank, t);
                 case ExitMessages w -> pass(rank, w);
                 case Checked c -> pass(rank, c);
+                case Work w -> pass(rank, w);
                 case Goodbye g -> {
                     rank.saidGoodbye = true;
                     remove(rank, (byte) 0, g.status(), "");
@@ -303,7 +308,7 @@ final class LocalRanks {
         await(rank.linkDone);
         lock.lock();
         try {
-            remove(rank, (byte) 1, 0, "");
+            remove(rank, (byte) 1, rank.watch == null ? ExitStatus.UNKNOWN : rank.watch.status(), "");
         } finally {
             lock.unlock();
         }
@@ -452,10 +457,12 @@ final class LocalRanks {
     // ---- what becomes of an epoch ----
 
     /** The ranks of a checkpoint are about to be restored here: each has the pipe already by which its verdict comes. */
-    void expect(final Manifest manifest) throws IOException {
+    void expect(final Manifest manifest, final String itsBackend) throws IOException {
         lock.lock();
         try {
+            backend = itsBackend;
             epoch = manifest.epoch();
+            attempt = 0;
             for (final Manifest.HostPart part : manifest.hosts()) {
                 for (final Manifest.RankPart r : part.ranks()) {
                     final LocalRank rank = new LocalRank(r.uid(), r.pid(), -1, r.treeRootPid(), r.program(),
@@ -472,6 +479,23 @@ final class LocalRanks {
         }
     }
 
+    /** They are no more, and that is no news to the coordinator. */
+    void clear() {
+        lock.lock();
+        try {
+            for (final LocalRank rank : ranks.values()) {
+                try {
+                    rank.close();
+                } catch (IOException e) {
+                    log.add("of " + rank.rootName() + ", which has been ended: " + e);
+                }
+            }
+            ranks.clear();
+        } finally {
+            lock.unlock();
+        }
+    }
+
     /** The processes of one source host are restored, and their ranks are told so. */
     void restored(final Manifest.HostPart part, final RestoredJob running) throws IOException {
         lock.lock();
@@ -479,10 +503,12 @@ final class LocalRanks {
             for (final Manifest.RankPart r : part.ranks()) {
                 final LocalRank rank = ranks.get(r.uid());
                 final Long hostPid = running.hostPid(part, r.root());
-                if (rank != null && hostPid != null) {
+                if (rank != null && hostPid == null) {
+                    remove(rank, (byte) 1, ExitStatus.UNKNOWN, ""); // it has ended already
+                } else if (rank != null) {
                     rank.hostPid = hostPid;
                     rank.watch = ProcessWatch.start(hostPid, () -> processEnded(rank));
-                    write(rank, new Verdict(Verdict.Outcome.RESTORED, epoch, options.backend(), options.socket(),
+                    write(rank, new Verdict(Verdict.Outcome.RESTORED, epoch, backend, options.socket(),
                             options.secret(), options.tcpAddress(), ""));
                 }
             }
@@ -516,7 +542,7 @@ final class LocalRanks {
 
     private void verdict(final LocalRank rank, final Thaw m) {
         final Verdict verdict = new Verdict(m.outcome().equals("resumed") ? Verdict.Outcome.RESUMED
-                : Verdict.Outcome.ABORTED, m.epoch(), options.backend(), options.socket(), "", "", m.reason());
+                : Verdict.Outcome.ABORTED, m.epoch(), backend, options.socket(), "", "", m.reason());
         if (rank.state == MemberState.DETACHED) {
             write(rank, verdict);
         } else {

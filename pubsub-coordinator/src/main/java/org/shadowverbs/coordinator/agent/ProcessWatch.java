@@ -8,6 +8,7 @@ import java.util.concurrent.TimeUnit;
 /** Notices the end of a process that need not be a child, by a pidfd: a zombie that nobody reaps has ended, too. */
 final class ProcessWatch {
     private final CountDownLatch ended = new CountDownLatch(1);
+    private volatile int status = ExitStatus.UNKNOWN;
 
     private ProcessWatch() {
     }
@@ -20,6 +21,7 @@ final class ProcessWatch {
             try {
                 if (fd >= 0) {
                     Libc.pollReadable(fd, -1);
+                    watch.status = ExitStatus.of(pid, fd);
                     Libc.close(fd);
                 }
             } catch (IOException e) {
@@ -39,5 +41,10 @@ final class ProcessWatch {
             Thread.currentThread().interrupt();
             return false;
         }
+    }
+
+    /** How it has ended: 0 to 255, 128 and its signal, or {@link ExitStatus#UNKNOWN}. */
+    int status() {
+        return status;
     }
 }

@@ -30,6 +30,12 @@ public final class RestoredJob implements AutoCloseable {
         return byHost.values().stream().flatMap(List::stream);
     }
 
+    /** How the tree of that root ends, when that is its topmost process; else null. */
+    CompletableFuture<Integer> exitStatus(final Manifest.HostPart part, final String root) {
+        return byHost.getOrDefault(part, List.of()).stream().map(trees -> trees.exitStatuses().get(root)).filter(Objects::nonNull)
+                .findFirst().orElse(null);
+    }
+
     /** How many process trees there are. */
     public int trees() {
         return all().mapToInt(t -> t.exitStatuses().size()).sum();

@@ -5,6 +5,8 @@
  * {@link org.shadowverbs.coordinator.agent.LocalRanks}, {@link org.shadowverbs.coordinator.agent.LaunchedPrograms},
  * {@link org.shadowverbs.coordinator.agent.AgentSocket}, {@link org.shadowverbs.coordinator.agent.CoordinatorLink},
  * {@link org.shadowverbs.coordinator.agent.ShellRequests} and {@link org.shadowverbs.coordinator.agent.ShellStarter}, and
- * {@link org.shadowverbs.coordinator.agent.ImageWorker}, which does what a checkpoint asks of processes.
+ * {@link org.shadowverbs.coordinator.agent.ImageWorker}, which does what a checkpoint asks of processes. Of a job that heals itself it
+ * ends and restores this host's part ({@link org.shadowverbs.coordinator.agent.LocalRecovery}), for the launching commands
+ * ({@link org.shadowverbs.coordinator.agent.StandIns}).
  */
 package org.shadowverbs.coordinator.agent;

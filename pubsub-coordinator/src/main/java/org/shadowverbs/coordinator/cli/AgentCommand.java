@@ -34,6 +34,7 @@ final class AgentCommand extends CliCommand {
     private final Map<String, String> environment;
     private final AddressOptions coordinator = new AddressOptions(this);
     private final Supplier<Boolean> background = flag("--daemon", "in the background; returns when it is ready");
+    private final Supplier<Boolean> spare = flag("--spare", "this host has no part in the job before another one is lost (--recover)");
     private final Supplier<List<String>> coordinatorCommand = operands("COMMAND", "0..*",
             "after --: starts the coordinator when it is lost");
 
@@ -48,7 +49,7 @@ final class AgentCommand extends CliCommand {
         if (background.get()) {
             return daemon(address);
         }
-        try (Agent agent = new Agent(options(address, Verdict.SAME_BACKEND, own(), coordinatorCommand.get()), new Criu(),
+        try (Agent agent = new Agent(options(address, Verdict.SAME_BACKEND, own(), spare.get(), coordinatorCommand.get()), new Criu(),
                 store(address))) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("agent: " + (agent.refusal().isEmpty()
@@ -72,14 +73,14 @@ final class AgentCommand extends CliCommand {
         return own;
     }
 
-    static AgentOptions options(final Address address, final String backend, final List<String> own,
+    static AgentOptions options(final Address address, final String backend, final List<String> own, final boolean spare,
             final List<String> coordinatorCommand) throws IOException, CommandException {
         final Path directory =
                 RunDirectory.make(RunDirectory.root(address.environment()), address.host(), address.port());
         return new AgentOptions(address.host(), address.port(), hostName(), directory,
                 RunDirectory.agentSocket(directory), address.secret(), JobSecret.made(directory).isEmpty(), backend,
                 address.environment().getOrDefault("SHADOWVERBS_TCP_ADDRESS", ""), own,
-                coordinatorCommand);
+                spare, coordinatorCommand);
     }
 
     /** Chronicle Map reaches into the JDK; a JVM started without the options for that keeps the ids on its heap. */

@@ -6,6 +6,8 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.util.Map;
 import java.util.function.Consumer;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.Command;
@@ -97,6 +99,20 @@ public final class CoordinatorClient {
             return call(address, "ping", Map.of(), 10_000, line -> { }).text();
         } catch (Unreachable | Lost e) {
             return "";
+        }
+    }
+
+    /**
+     * A number that a coordinator says of its job when it is pinged; 0 when nobody listens there. It is looked for in the text: a
+     * command that becomes a program does not load what reads JSON.
+     */
+    static int number(final Address address, final String name) throws CommandException {
+        try {
+            final Matcher found = Pattern.compile('"' + name + "\":(\\d{1,9})").matcher(call(address, "ping", Map.of(), 10_000,
+                    line -> { }).json());
+            return found.find() ? Integer.parseInt(found.group(1)) : 0;
+        } catch (Unreachable | Lost e) {
+            return 0;
         }
     }
 }

@@ -29,6 +29,7 @@ final class CoordinatorCommand extends CliCommand {
     private final Supplier<Path> ckptdir = checkpointDirectory();
     private final IntervalOptions interval = new IntervalOptions(this);
     private final ImageOptions images = new ImageOptions(this);
+    private final RecoverOptions recovery = new RecoverOptions(this, "--recover-job");
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, 2,
             "how many checkpoints of the job are kept (2), beside the one that it was restarted from");
     private final Supplier<Integer> deadline = number(List.of("--deadline"), "SECONDS", 1, 86_400, 60,
@@ -68,7 +69,7 @@ final class CoordinatorCommand extends CliCommand {
         try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(address.get(), port.get(),
                 portFile.get() == null ? null : portFile.get().toAbsolutePath(), root,
                 CheckpointDirectory.of(ckptdir.get(), environment),
-                interval.interval(), keep.get(), images.choice(),
+                interval.interval(), recovery.options(), keep.get(), images.choice(),
                 exitOnLast.get(), secret, deadline.get(), recover.get()), this::store)) {
             if (made) {
                 JobSecret.keep(coordinator.runDirectory(), secret);

@@ -43,6 +43,7 @@ final class JobCommand extends CliCommand {
     private final Supplier<Path> ckptdir = checkpointDirectory();
     private final IntervalOptions interval = new IntervalOptions(this);
     private final ImageOptions images = new ImageOptions(this);
+    private final RecoverOptions recovery = new RecoverOptions(this, "--recover");
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, null,
             "how many checkpoints of the job are kept (2)");
     private final Supplier<Boolean> requeue = flag("--requeue", "have Slurm queue this batch job again once it is saved");
@@ -168,6 +169,7 @@ final class JobCommand extends CliCommand {
         }
         flags.addAll(interval.flags());
         flags.addAll(images.flags());
+        flags.addAll(recovery.flags());
         if (keep.get() != null) {
             flags.addAll(List.of("--keep", keep.get().toString()));
         }

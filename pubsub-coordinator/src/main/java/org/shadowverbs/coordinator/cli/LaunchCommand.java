@@ -32,6 +32,9 @@ final class LaunchCommand extends CliCommand {
     /** The topmost process of the tree that a rank is in. */
     private static final String TREE = "SHADOWVERBS_TREE";
 
+    /** To a job root: a program that fails is to be noticed at once, also after a restore. */
+    private static final String HEALS = "SHADOWVERBS_RECOVER";
+
     /** Names the descriptor of a rank's line to its launcher. */
     private static final String PMI_SOCKET = "PMI_FD";
     /** How the names of the variables begin that say where a process finds its PMIx server. */
@@ -45,6 +48,9 @@ final class LaunchCommand extends CliCommand {
     private final AddressOptions coordinator = new AddressOptions(this);
     private final IntervalOptions interval = new IntervalOptions(this);
     private final ImageOptions images = new ImageOptions(this);
+    private final RecoverOptions recovery = new RecoverOptions(this, "--recover");
+    private final Supplier<Boolean> checkpointSignals = flag("--checkpoint-signals", "SIGUSR1 to this command takes a checkpoint,"
+            + " SIGUSR2 takes one and ends the job; the program does not get them from it");
     private final Supplier<Path> ckptdir = checkpointDirectory();
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, null,
             "how many checkpoints of the job are kept (2)");
@@ -73,6 +79,7 @@ final class LaunchCommand extends CliCommand {
         }
         settings.putAll(interval.settings());
         settings.putAll(images.settings());
+        settings.putAll(recovery.options().settings());
         if (keep.get() != null) {
             settings.put("keep", keep.get().toString());
         }
@@ -84,8 +91,9 @@ final class LaunchCommand extends CliCommand {
         if (!nested && JobRoot.isAround()) {
             throw new CommandException("launch: this process is of another job already, and a program can't be of two");
         }
-        final Path wanted = nested ? null : jobRoot(socket);
-        final long root = wanted == null ? 0 : start(wanted, socket);
+        final boolean heals = heals(address);
+        final Path wanted = nested ? null : jobRoot(socket, heals);
+        final long root = wanted == null ? 0 : start(wanted, socket, heals);
         final Path jobRoot = root == 0 ? null : wanted;
         final Map<String, String> newEnvironment = environment(chosen, socket, secret);
         if (!nested) {
@@ -111,25 +119,54 @@ final class LaunchCommand extends CliCommand {
         if (jobRoot == null) {
             throw Execution.become(program, argv.get(), variables);
         }
-        throw standIn(jobRoot, program, argv.get(), variables);
+        try {
+            throw standIn(heals || checkpointSignals.get() ? JobRoot.attend(jobRoot, socket, heals, checkpointSignals.get())
+                    : JobRoot.run(jobRoot), program, argv.get(), variables);
+        } catch (CheckpointException e) {
+            throw new CommandException("launch: " + e.getMessage());
+        }
+    }
+
+    /**
+     * Whether the job heals itself, be it for another launch. Then all its programs are in job roots from the beginning.
+     *
+     * @throws CommandException this one is to begin that, and there are programs that it would not bring back
+     */
+    private boolean heals(final Address address) throws CommandException {
+        if (CoordinatorClient.number(address, "recover") > 0) {
+            return true;
+        }
+        if (recovery.options().asked() && CoordinatorClient.number(address, "programs") > 0) {
+            throw new CommandException("launch: programs of this job run already that were launched without --recover; a job heals"
+                    + " itself from its first program on, or never");
+        }
+        return recovery.options().asked();
     }
 
     /**
      * Where the job root listens that is to be the program's parent; null when this process is to become the program. Ranks that a
      * launcher starts side by side share memory and pipes, it keeps their lines to the launcher, and an ordinary user's are saved
-     * in a user namespace of his. So may the commands that several processes of other hosts run on this one.
+     * in a user namespace of his. So may the commands that several processes of other hosts run on this one. A job that heals itself ends
+     * and brings back all processes of a host at once, and what has launched them stays.
      */
-    private Path jobRoot(final Path agent) {
-        return Rights.ordinary() || severalRanks() || environment.containsKey(PMI_SOCKET)
+    private Path jobRoot(final Path agent, final boolean heals) {
+        return heals || checkpointSignals.get() || Rights.ordinary() || severalRanks() || environment.containsKey(PMI_SOCKET)
                 || environment.containsKey(RemoteShell.PLACE) ? JobRoot.socket(agent.getParent()) : null;
     }
 
     /** @return the pid of the topmost process of the job root; 0 when root can't have one, and does without */
-    private static long start(final Path jobRoot, final Path agent) throws CommandException {
+    private static long start(final Path jobRoot, final Path agent, final boolean heals) throws CommandException {
+        final Map<String, String> variables = new LinkedHashMap<>(Map.of(AgentPlace.SOCKET, agent.toString()));
+        if (heals) {
+            variables.put(HEALS, "1");
+        }
         try {
-            return JobRoot.start(jobRoot, Map.entry(AgentPlace.SOCKET, agent.toString()));
+            return JobRoot.start(jobRoot, variables);
         } catch (CheckpointException e) {
             final String problem = "the namespaces that a job's processes on this host live in can't be made: " + e.getMessage();
+            if (heals) {
+                throw new CommandException("launch: " + problem);
+            }
             if (Rights.ordinary()) {
                 throw new CommandException("launch: " + problem + "; " + Criu.NO_NAMESPACES);
             }
@@ -138,14 +175,9 @@ final class LaunchCommand extends CliCommand {
         }
     }
 
-    private static CommandException standIn(final Path jobRoot, final Path program, final List<String> argv,
+    private static CommandException standIn(final List<String> standIn, final Path program, final List<String> argv,
             final List<String> newEnvironment) throws CommandException {
-        final List<String> command;
-        try {
-            command = new ArrayList<>(JobRoot.run(jobRoot));
-        } catch (CheckpointException e) {
-            throw new CommandException("launch: " + e.getMessage());
-        }
+        final List<String> command = new ArrayList<>(standIn);
         final Path executable = Path.of(command.getFirst());
         command.add(program.toAbsolutePath().toString());
         command.addAll(argv);

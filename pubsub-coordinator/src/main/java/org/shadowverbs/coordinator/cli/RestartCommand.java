@@ -10,6 +10,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.RestoredJob;
@@ -26,6 +27,7 @@ import org.shadowverbs.coordinator.process.Finding;
 import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.JobEnded;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.server.Sizes;
 import org.shadowverbs.ib2tcp.system.Limits;
@@ -238,7 +240,7 @@ final class RestartCommand extends CliCommand {
     private static int restore(final Address address, final String backend, final List<String> coordinatorCommand,
             final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest, final Relocation relocation,
             final SharedRestart shared, final long start) throws CommandException, IOException {
-        try (Agent agent = new Agent(AgentCommand.options(address, backend, List.of(), coordinatorCommand),
+        try (Agent agent = new Agent(AgentCommand.options(address, backend, List.of(), false, coordinatorCommand),
                 checkpointer, AgentCommand.store(address), manifest, folder)) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("restart: " + (agent.refusal().isEmpty()
@@ -258,7 +260,9 @@ final class RestartCommand extends CliCommand {
                 while (!job.await(ONE_LOOK)) {
                     continue; // a job takes as long as it takes
                 }
-                return job.status();
+                final CompletableFuture<Integer> whole = agent.jobEnded();
+                final int status = whole == null ? JobEnded.NOBODY_KNOWS : whole.join();
+                return status == JobEnded.NOBODY_KNOWS ? job.status() : status;
             }
         } catch (CheckpointException e) {
             throw new CommandException("restart: " + e.getMessage());

@@ -22,6 +22,7 @@ import org.shadowverbs.coordinator.server.Coordinator;
 import org.shadowverbs.coordinator.server.CoordinatorOptions;
 import org.shadowverbs.coordinator.server.ImageChoice;
 import org.shadowverbs.coordinator.server.Interval;
+import org.shadowverbs.coordinator.server.RecoveryOptions;
 import org.shadowverbs.coordinator.store.ChronicleStore;
 
 /**
@@ -58,10 +59,10 @@ final class Training {
     private static void coordinatorAndAgent(final Path root)
             throws IOException, InterruptedException, CommandException {
         try (Coordinator coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root, root,
-                Interval.NONE, 2, ImageChoice.USUAL, false, "", 10, false), run -> open(run.resolve("published.map")))) {
+                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 10, false), run -> open(run.resolve("published.map")))) {
             final Path run = coordinator.runDirectory();
             try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
-                    RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), List.of()), new Criu(),
+                    RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), false, List.of()), new Criu(),
                     open(run.resolve("fetched.map")))) {
                 if (!agent.awaitJoined(30_000)) {
                     throw new CommandException("training: the agent did not join within 30 s");

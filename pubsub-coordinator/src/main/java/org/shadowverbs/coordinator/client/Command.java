@@ -2,5 +2,5 @@
 package org.shadowverbs.coordinator.client;
 
 /** What a rank waits for while the application runs. */
-public sealed interface Command permits CheckQuestion, CheckpointRequest, LinkLost, Shutdown {
+public sealed interface Command permits CheckQuestion, CheckpointRequest, LinkLost, Shutdown, WorkQuestion {
 }

@@ -20,6 +20,7 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Abort;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
+import org.shadowverbs.coordinator.protocol.RankMessages.AskWork;
 import org.shadowverbs.coordinator.protocol.RankMessages.Check;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
@@ -42,6 +43,7 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
+import org.shadowverbs.coordinator.protocol.RankMessages.Work;
 
 /**
  * A rank's link to its agent and through it to the coordinator. The checkpoint thread calls {@link #next} and
@@ -358,6 +360,11 @@ public final class RankLink implements AutoCloseable {
                 .map(peer -> new Peer(peer.getKey(), peer.getValue())).toList(), a.listener()));
     }
 
+    /** Says how much work the application has done, by a number that changes with it. */
+    public void answer(final WorkQuestion question, final long work) throws IOException {
+        send(new Work(question.id(), work));
+    }
+
     /**
      * For the message of the phase's deadline, and for status.
      *
@@ -493,6 +500,8 @@ public final class RankLink implements AutoCloseable {
                 commands.add(new CheckpointRequest(c.epoch(), c.deadlineSeconds(), c.options()));
             } else if (message instanceof Check c) {
                 commands.add(new CheckQuestion(c.id()));
+            } else if (message instanceof AskWork a) {
+                commands.add(new WorkQuestion(a.id()));
             } else if (message instanceof Found f) {
                 found.replace(f.id(), f.values());
             } else if (message instanceof Held h) {

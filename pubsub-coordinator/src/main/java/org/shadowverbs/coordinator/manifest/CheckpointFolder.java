@@ -266,7 +266,8 @@ public final class CheckpointFolder {
         }
     }
 
-    private static long epoch(final Path folder) {
+    /** The epoch that a checkpoint is; -1 for a folder that is none. */
+    public static long epoch(final Path folder) {
         final Matcher m = NAME.matcher(folder.getFileName().toString());
         return m.matches() ? Long.parseLong(m.group(2)) : -1;
     }

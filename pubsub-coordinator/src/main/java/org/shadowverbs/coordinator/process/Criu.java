@@ -237,7 +237,9 @@ public final class Criu implements ProcessCheckpointer {
 
     @Override
     public RestoredTrees restore(final RestoreRequest request) throws CheckpointException {
+        final long begun = System.nanoTime();
         final List<Finding> findings = verify(request.imageDirectory(), request.images(), request.progress());
+        request.progress().read(System.nanoTime() - begun);
         final Path criu = criu();
         final Path helper = CriuCommand.findRestoreInit();
         if (criu == null || helper == null) {
@@ -326,13 +328,12 @@ public final class Criu implements ProcessCheckpointer {
             }
             init.send("open", number, external.writable() ? "w" : "r", path.toString());
         } else if (external.kind() == ExternalDescriptor.Kind.TERMINAL) {
-            init.send("terminal", number, request.stdin().toString(), request.stdout().toString(),
-                    tree.shellJob() ? "1" : "0");
+            init.send("terminal", number, request.streams().of(0, external.target()).toString(),
+                    request.streams().of(1, external.target()).toString(), tree.shellJob() ? "1" : "0");
         } else if (!external.writable()) {
-            init.send("open", number, "r", request.stdin().toString());
+            init.send("open", number, "r", request.streams().of(0, external.target()).toString());
         } else {
-            final Path path = external.fd() == 2 ? request.stderr() : request.stdout();
-            init.send("open", number, "w", path.toString());
+            init.send("open", number, "w", request.streams().of(external.fd() == 2 ? 2 : 1, external.target()).toString());
         }
     }
 

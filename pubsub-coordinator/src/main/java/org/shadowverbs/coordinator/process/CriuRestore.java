@@ -77,19 +77,27 @@ final class CriuRestore {
         }
     }
 
-    /** The killed processes' connections hold their ports for a minute, if they were killed on this host: also those that were over. */
+    /**
+     * The killed processes' connections hold their ports for a minute, if they were killed on this host: also those that were over, and,
+     * for longer, those to a host that is lost, which never acknowledges their end.
+     */
     private void freePorts() throws IOException, CheckpointException {
         final Map<TcpConnection, TcpSockets.Socket> left = TcpSockets.of(ProcessHandle.current().pid()).unheld();
         for (final TreeImage tree : trees) {
             final Set<TcpConnection> wanted = new HashSet<>();
             final Set<Integer> ports = new HashSet<>();
-            tree.connections().forEach(saved -> wanted.add(moves(tree).of(saved)));
+            final Set<String> peers = new HashSet<>();
+            tree.connections().forEach(saved -> {
+                wanted.add(moves(tree).of(saved));
+                peers.add(saved.remoteAddress());
+            });
             wanted.forEach(connection -> ports.add(connection.localPort()));
             tree.listeners().forEach(saved -> ports.add(moves(tree).of(saved).port()));
             for (final TcpSockets.Socket socket : left.values()) {
                 final TcpConnection connection = socket.connection();
                 final boolean inTheWay = wanted.contains(connection)
-                        || socket.over() && ports.contains(connection.localPort());
+                        || ports.contains(connection.localPort()) && (socket.over()
+                                || !socket.notAccepted() && peers.contains(connection.remoteAddress()));
                 final int error = inTheWay ? SockDiag.dropOrphan(connection) : 0;
                 if (error != 0) {
                     throw new CheckpointException(

@@ -41,13 +41,14 @@ public final class JobRoot {
      * Makes it, unless it is there, and has it wait for a launch.
      *
      * @param socket where it listens
-     * @param agent  name and value of the variable by which its processes find their agent
+     * @param variables of its environment: by which its processes find their agent, for one
      * @return the host's pid of its topmost process
      * @throws CheckpointException if this host or its kernel does not allow it; the message says what
      */
-    public static long start(final Path socket, final Map.Entry<String, String> agent) throws CheckpointException {
-        final List<String> command = new ArrayList<>(List.of("env", agent.getKey() + "=" + agent.getValue(),
-                program().toString(), "start", socket.toString()));
+    public static long start(final Path socket, final Map<String, String> variables) throws CheckpointException {
+        final List<String> command = new ArrayList<>(List.of("env"));
+        variables.forEach((name, value) -> command.add(name + "=" + value));
+        command.addAll(List.of(program().toString(), "start", socket.toString()));
         if (Rights.ordinary()) {
             command.add("user");
         }
@@ -75,6 +76,22 @@ public final class JobRoot {
      */
     public static List<String> run(final Path socket) throws CheckpointException {
         return List.of(program().toString(), "run", socket.toString());
+    }
+
+    /**
+     * The same for a program whose stand-in has a line to the agent.
+     *
+     * @param socket            where the job root listens
+     * @param agent             the agent's socket
+     * @param stays             whether the stand-in stays until the job ends
+     * @param checkpointSignals whether SIGUSR1 and SIGUSR2 ask the agent for a checkpoint
+     * @return as {@link #run}
+     * @throws CheckpointException if the project is not whole
+     */
+    public static List<String> attend(final Path socket, final Path agent, final boolean stays, final boolean checkpointSignals)
+            throws CheckpointException {
+        return List.of(program().toString(), "attend", agent.toString(), (stays ? "s" : "") + (checkpointSignals ? "c" : ""),
+                socket.toString());
     }
 
     /**

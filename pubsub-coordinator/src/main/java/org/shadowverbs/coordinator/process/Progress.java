@@ -17,6 +17,7 @@ public final class Progress {
 
     private final LongConsumer told;
     private final AtomicLong done = new AtomicLong();
+    private final AtomicLong readNanos = new AtomicLong();
     private final AtomicLong said = new AtomicLong(System.nanoTime() - SAY_NANOS);
 
     /**
@@ -36,5 +37,19 @@ public final class Progress {
         if (time - last >= SAY_NANOS && said.compareAndSet(last, time)) {
             told.accept(now);
         }
+    }
+
+    /** So much longer the data has been read and verified, before anything was done with it. */
+    public void read(final long nanos) {
+        readNanos.addAndGet(nanos);
+    }
+
+    /**
+     * How long that has been.
+     *
+     * @return nanoseconds
+     */
+    public long readNanos() {
+        return readNanos.get();
     }
 }

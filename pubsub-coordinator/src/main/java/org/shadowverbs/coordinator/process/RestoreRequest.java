@@ -15,9 +15,7 @@ import java.util.Map;
  * @param images         what {@link FrozenTrees#save} returned
  * @param checkpointName appended to the saved tails of output files: FILE.tail-NAME
  * @param pipes          for each inode of {@link FreezeRequest#replacedPipes}, what is opened in its place
- * @param stdin          what replaces a pipe or terminal that was read as descriptor 0
- * @param stdout         what replaces a pipe or terminal that was written as descriptor 1
- * @param stderr         what replaces a pipe or terminal that was written as descriptor 2
+ * @param streams        what replaces pipes and terminals that were read as descriptor 0 or written as 1 or 2
  * @param deadline       how long the restore may go on without anything being read
  * @param progress       of checking and restoring
  * @param moves          where the sockets of each tree are to be, by its name; a tree that is not named has them where they were
@@ -30,9 +28,7 @@ public record RestoreRequest(
         HostImages images,
         String checkpointName,
         Map<Long, Path> pipes,
-        Path stdin,
-        Path stdout,
-        Path stderr,
+        RestoreStreams streams,
         Duration deadline,
         Progress progress,
         Map<String, SocketMoves> moves,

@@ -15,7 +15,7 @@ import java.util.Map;
  * Whatever the bytes are, decoding ends with a message or a {@link ProtocolException}.
  */
 public final class Codec {
-    private static final int LEGS = 6;
+    private static final int LEGS = 7;
 
     private Codec() {
     }
@@ -101,7 +101,8 @@ public final class Codec {
             case 2 -> HostMessages.TYPES;
             case 3 -> RestartMessages.TYPES;
             case 4 -> PmiMessages.TYPES;
-            default -> ShellMessages.TYPES;
+            case 5 -> ShellMessages.TYPES;
+            default -> RecoveryMessages.TYPES;
         };
     }
 }

@@ -95,6 +95,23 @@ final class DeadHost {
         }
     }
 
+    /** The same after another time than usual; whoever asks for a short one also sees to it that something is under way. */
+    static void breaks(final SocketChannel channel, final int millis) throws IOException {
+        final InetSocketAddress local = (InetSocketAddress) channel.getLocalAddress();
+        final InetSocketAddress remote = (InetSocketAddress) channel.getRemoteAddress();
+        if (!remote.getAddress().isLoopbackAddress()) {
+            try (Arena arena = Arena.ofConfined()) {
+                set(arena, descriptor(arena, local, remote), IPPROTO_TCP, TCP_USER_TIMEOUT, millis);
+            }
+        }
+    }
+
+    /** Whether a connection has broken because the other host does not answer; else its process has closed it, or has died. */
+    static boolean isReason(final String why) {
+        return why != null && (why.contains("timed out") || why.contains("No route to host") || why.contains("unreachable")
+                || why.contains("Host is down"));
+    }
+
     /** The JDK sets no user time-out, and tells nobody a socket's descriptor: it is the one between these addresses. */
     private static int descriptor(final Arena arena, final InetSocketAddress local, final InetSocketAddress remote)
             throws IOException {

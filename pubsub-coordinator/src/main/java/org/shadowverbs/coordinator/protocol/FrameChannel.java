@@ -64,6 +64,16 @@ public final class FrameChannel implements AutoCloseable {
         }
     }
 
+    /** It breaks when the other host's kernel has acknowledged nothing for so long, while something was sent. */
+    public void breaksAfter(final int millis) throws IOException {
+        DeadHost.breaks(channel, millis);
+    }
+
+    /** Whether that is why a connection has broken, by what the exception says; else the other side's process has ended it. */
+    public static boolean isOtherHostLost(final String why) {
+        return DeadHost.isReason(why);
+    }
+
     /** The next message; {@link EOFException} when the other side has closed between two frames. */
     public Message read() throws IOException {
         try {

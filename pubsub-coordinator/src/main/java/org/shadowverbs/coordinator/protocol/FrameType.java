@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 7;
+    public static final int VERSION = 8;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;
@@ -34,6 +34,8 @@ public final class FrameType {
     public static final byte NOTIFY = 26;
     public static final byte NOTIFIED = 27;
     public static final byte EXIT_MESSAGES = 28;
+    public static final byte ASK_WORK = 29;
+    public static final byte WORK = 38;
     public static final byte CHECK = 32;
     public static final byte CHECKED = 33;
 
@@ -92,6 +94,26 @@ public final class FrameType {
     public static final byte RESTART_JOIN = 63;
     public static final byte RESTART_SHARE = 64;
     public static final byte RESTART_END = 65;
+
+    // agent <-> coordinator, of a job that heals itself
+    public static final byte WATCH = 80;
+    public static final byte ALIVE = 81;
+    public static final byte END_PROCESSES = 82;
+    public static final byte PROCESSES_ENDED = 83;
+    public static final byte RECOVER = 84;
+    public static final byte RECOVERING = 85;
+    public static final byte PROGRAM_ENDED = 86;
+    public static final byte LAUNCHERS = 87;
+    public static final byte USER_ASKS = 88;
+    public static final byte JOB_ENDED = 89;
+
+    // launching command <-> agent
+    public static final byte STAND_IN = 90;
+    public static final byte STANDING_IN = 91;
+    public static final byte LAUNCH_ENDED = 92;
+    public static final byte LAUNCH_SIGNAL = 93;
+    public static final byte OUTPUT = 94;
+    public static final byte OUTPUT_TAKEN = 95;
 
     private FrameType() {
     }

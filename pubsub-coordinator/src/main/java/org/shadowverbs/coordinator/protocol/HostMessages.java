@@ -69,6 +69,14 @@ public final class HostMessages {
             Map<String, String> settings, List<String> command, List<NetAddress> addresses) implements Message {
         /** The setting that a restart brings: the backend, as in a verdict. */
         public static final String BACKEND = "backend";
+        /** The setting that tells a spare host: it has no part in the job before another is lost. */
+        public static final String SPARE = "spare";
+
+        /** The same of an agent that has nothing of the job. */
+        public AgentHello withoutProcesses() {
+            return new AgentHello(version, secret, agentId, host, pid, job, epoch, attempt, restored, List.of(), List.of(), settings,
+                    command, addresses);
+        }
     }
 
     /** {@code backend}: of a job that was restarted, as in a verdict; else empty. */
@@ -94,7 +102,7 @@ public final class HostMessages {
 
     /**
      * A rank has left. {@code how}: 0 said goodbye, 1 its process is gone without, 2 its link broke and the
-     * process lives.
+     * process lives. {@code status}: 0 to 255, or 128 and its signal; -1: nobody knows.
      */
     public record RankGone(String uid, byte how, int status, String text) implements Message {
     }
@@ -172,7 +180,11 @@ public final class HostMessages {
     public record Thaw(long epoch, int attempt, String outcome, String reason, boolean kill) implements Message {
     }
 
-    public record Thawed(long epoch) implements Message {
+    /** {@code readNanos}: of a restore, how long the images were read and verified; else 0. */
+    public record Thawed(long epoch, long readNanos) implements Message {
+        public Thawed(final long epoch) {
+            this(epoch, 0);
+        }
     }
 
     /** The processes of all hosts are restored: let them run. */
@@ -186,7 +198,10 @@ public final class HostMessages {
     public record StepProgress(long epoch, String step, long done) implements Message {
     }
 
-    /** {@code step}: PRE_COPY, FREEZE, SAVE, SEAL, THAW or RELEASE; {@code passes}: what it has failed for passes by itself. */
+    /**
+     * {@code step}: PRE_COPY, FREEZE, SAVE, SEAL, THAW, RELEASE, END or RECOVER; {@code passes}: what it has failed for passes by
+     * itself.
+     */
     public record StepFailed(long epoch, String step, String reason, boolean passes) implements Message {
         public StepFailed(final long epoch, final String step, final String reason) {
             this(epoch, step, reason, false);
@@ -219,7 +234,7 @@ public final class HostMessages {
             implements Message {
     }
 
-    /** A line for the standard error of the program that was launched first on this host. */
+    /** A line for the standard error of the program that was launched first on this host, or of the command that stands in for one. */
     public record Say(String line) implements Message {
     }
 

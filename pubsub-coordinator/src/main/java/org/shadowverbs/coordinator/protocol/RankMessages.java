@@ -32,6 +32,8 @@ public final class RankMessages {
             Map.entry(FrameType.NOTIFIED, Notified.class),
             Map.entry(FrameType.EXIT_MESSAGES, ExitMessages.class),
             Map.entry(FrameType.CHECK, Check.class),
+            Map.entry(FrameType.ASK_WORK, AskWork.class),
+            Map.entry(FrameType.WORK, Work.class),
             Map.entry(FrameType.CHECKED, Checked.class));
 
     private RankMessages() {
@@ -136,5 +138,13 @@ public final class RankMessages {
 
     /** A queue pair that needs a peer in the job: one that is published under one of the keys. */
     public record Peer(String queuePair, List<String> keys) {
+    }
+
+    /** How much work has the application done? */
+    public record AskWork(long id) implements Message {
+    }
+
+    /** {@code work}: a number that changes whenever the application posts a request, or sees a completion. */
+    public record Work(long id, long work) implements Message {
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.server;
 
+import java.io.IOException;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -14,6 +15,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.Outbox;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Watch;
 
 /** The connection of one agent. What it knows is guarded by the job's lock; sending and closing are for any thread. */
 final class AgentSession {
@@ -22,6 +24,7 @@ final class AgentSession {
     private final long pid;
     private final List<String> command;
     private final List<NetAddress> addresses;
+    private final boolean spare;
     private final FrameChannel channel;
     private final Outbox outbox;
 
@@ -33,6 +36,12 @@ final class AgentSession {
     private Set<String> wanted = Set.of();
     /** Its connection is gone; it, or another one on its host, may come back for a while. */
     boolean lost;
+    /** The processes of the job on its host have been restored there, and end with it. */
+    boolean bound;
+    /** It still has processes that the job has gone on without. */
+    boolean stale;
+    /** How many launching commands stay on its host until the job ends. */
+    int launchers;
     /** Its ranks that ran, attached to their devices, when it was lost. */
     final Set<String> leftRunning = new HashSet<>();
     /** How far it is with the step that it was last told to do. */
@@ -44,6 +53,7 @@ final class AgentSession {
         pid = hello.pid();
         command = hello.command();
         addresses = hello.addresses();
+        spare = hello.settings().containsKey(AgentHello.SPARE);
         this.channel = channel;
         outbox = new Outbox(channel, "agent " + hello.host());
         for (final Tree tree : hello.trees()) {
@@ -64,6 +74,11 @@ final class AgentSession {
         return addresses;
     }
 
+    /** Whether its host is kept for when another is lost. */
+    boolean spare() {
+        return spare;
+    }
+
     long pid() {
         return pid;
     }
@@ -81,6 +96,16 @@ final class AgentSession {
             wanted = keys;
         }
         return wanted;
+    }
+
+    /** It is lost when its host's kernel has acknowledged nothing for so long. */
+    void watch(final int lostAfterMillis) {
+        try {
+            channel.breaksAfter(lostAfterMillis);
+            send(new Watch(lostAfterMillis));
+        } catch (IOException e) {
+            close(); // it is closed already, which whoever reads from it will see
+        }
     }
 
     void send(final Message message) {

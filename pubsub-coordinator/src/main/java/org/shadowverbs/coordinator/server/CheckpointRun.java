@@ -115,7 +115,7 @@ final class CheckpointRun {
             try {
                 return attempt();
             } catch (Stopped e) {
-                if (e.again() && tries < MOST_TRIES) {
+                if (e.again() && tries < MOST_TRIES && !epoch.isAbandoned()) {
                     report.line("the checkpoint begins again: " + e.getMessage());
                     continue;
                 }
@@ -388,6 +388,7 @@ final class CheckpointRun {
     private Outcome end() {
         final long start = System.nanoTime();
         String problem = "";
+        job.savedAndEnds();
         try {
             epoch.tellAgents(Stage.KILL, new Thaw(number, epoch.attempt(), "", "", true));
             requireAll(epoch.awaitAgents());
@@ -406,7 +407,8 @@ final class CheckpointRun {
         final long start = System.nanoTime();
         goingBack = true;
         epoch.turnBack();
-        final String problem = thawAndReattach("resumed", "", Reattachment.Way.of(epoch));
+        final String problem = epoch.isAbandoned() ? "the job is brought back"
+                : thawAndReattach("resumed", "", Reattachment.Way.of(epoch));
         final long stopped = System.nanoTime() - closed;
         phaseDone(attached ? "RESUME" : "REATTACH", start, ranksDone());
         epoch.ranksRun();
@@ -454,7 +456,7 @@ final class CheckpointRun {
         final Reattachment.Way way = Reattachment.Way.of(epoch);
         epoch.turnBack();
         job.log().add("epoch " + number + " is given up: " + why);
-        if (told) {
+        if (told && !epoch.isAbandoned()) {
             final String problem = thawAndReattach("aborted", why, way);
             if (!problem.isEmpty()) {
                 say("after the checkpoint was given up: " + problem);

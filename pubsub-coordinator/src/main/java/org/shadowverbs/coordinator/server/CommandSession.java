@@ -49,7 +49,7 @@ final class CommandSession {
                 case "status" -> status();
                 case "kill" -> kill(Boolean.parseBoolean(command.arguments().get("now")));
                 case "quit" -> quit();
-                case "ping" -> channel.write(new Result(0, job.name(), object("ping", true)));
+                case "ping" -> ping();
                 default -> channel.write(new Result(2, "no such command: " + command.name(), "{}"));
             }
         } catch (InterruptedException e) {
@@ -60,6 +60,12 @@ final class CommandSession {
         } catch (java.util.concurrent.RejectedExecutionException e) {
             channel.write(new Result(1, "the coordinator is ending", object(command.name(), false)));
         }
+    }
+
+    private void ping() throws IOException {
+        final Map<String, Object> json = job.locked(() -> ordered("schema", JSON_SCHEMA, "command", "ping", "ok", true, "recover",
+                coordinator.recovery().options().times(), "programs", job.agents().stream().mapToInt(a -> a.trees.size()).sum()));
+        channel.write(new Result(0, job.name(), JSON.writeValueAsString(json)));
     }
 
     private void checkpoint(final boolean kill, final boolean detached, final boolean preCopy)
@@ -145,9 +151,9 @@ final class CommandSession {
                 final List<Object> trees = new ArrayList<>();
                 agent.trees.values().forEach(t -> trees.add(ordered("pid", t.hostPid(), "argv", t.argv(), "cwd",
                         t.cwd())));
-                agents.add(ordered("host", agent.host(), "pid", agent.pid(), "programs", trees));
+                agents.add(ordered("host", agent.host(), "pid", agent.pid(), "spare", agent.spare(), "programs", trees));
                 lines.add("agent on host " + agent.host() + "  pid " + agent.pid() + "  " + agent.trees.size()
-                        + (agent.trees.size() == 1 ? " program" : " programs"));
+                        + (agent.trees.size() == 1 ? " program" : " programs") + (agent.spare() ? "  spare" : ""));
                 agent.trees.values().forEach(t -> lines.add("  pid " + t.hostPid() + "  " + String.join(" ",
                         t.argv())));
             }
@@ -170,6 +176,11 @@ final class CommandSession {
             o.put("interval", interval(plan));
             if (plan.period() != null) {
                 lines.add(text(plan));
+            }
+            o.put("recover", recover());
+            o.put("recovering", coordinator.recovery().isUnderWay());
+            if (coordinator.recovery().options().asked()) {
+                lines.add(coordinator.recovery().toString());
             }
             if (!job.restartProblem().isEmpty()) {
                 lines.add("the restart: " + job.restartProblem());
@@ -202,6 +213,14 @@ final class CommandSession {
                 + String.format(Locale.ROOT, ", and a failure is expected every %.1f h (", plan.mtbf().toSeconds() / HOUR)
                 + (plan.interval().mtbf().isPositive() ? "given)" : String.format(Locale.ROOT, "%d seen in %.1f h)", failures,
                         job.history().ran().toSeconds() / HOUR));
+    }
+
+    /** Null when the job does not heal itself. */
+    private Map<String, Object> recover() {
+        final RecoveryOptions options = coordinator.recovery().options();
+        return options.asked() ? ordered("times", options.times(), "hang_after_seconds",
+                options.hangAfterSeconds() == 0 ? null : options.hangAfterSeconds(), "lost_after_seconds", options.lostAfterMillis() / 1e3)
+                : null;
     }
 
     /** Keys and values in turn. */

@@ -29,6 +29,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Function;
 import java.util.function.LongSupplier;
+import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.protocol.Acceptor;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
@@ -45,6 +46,9 @@ import org.shadowverbs.coordinator.protocol.JobHistory;
 import org.shadowverbs.coordinator.protocol.JobSecret;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Alive;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.JobEnded;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.UserAsks;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartJoin;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.PublishedStore;
@@ -58,6 +62,10 @@ public final class Coordinator implements AutoCloseable {
     /** Shorter than the usual deadline of a phase, so that the others need not give up. */
     private static final Duration AGENT_RETURN = Duration.ofSeconds(30);
     private static final Duration COMMANDS_END = Duration.ofSeconds(30);
+    /** So often, in the time after which a host counts as lost, it is told that the coordinator is there. */
+    private static final int ALIVE_TIMES = 5;
+    /** So often in the time after which a job counts as hanging its ranks are asked. */
+    private static final int HANG_LOOKS = 4;
 
     private final CoordinatorOptions options;
     private final int port;
@@ -69,6 +77,7 @@ public final class Coordinator implements AutoCloseable {
     private final Restarts restarts;
     private final Inspections inspections;
     private final PeriodicCheckpoints periodic;
+    private final Recovery recovery;
     private final JobState before;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("conductor").factory());
@@ -84,6 +93,8 @@ public final class Coordinator implements AutoCloseable {
     /** By the addresses at which it listens besides; guarded by this map. */
     private final Map<String, Acceptor> more = new LinkedHashMap<>();
     private final Object stateFile = new Object();
+    /** Whether agents are told all the time that the coordinator is there; guarded by the job's lock. */
+    private boolean watching;
 
     /**
      * Binds the port and begins to listen.
@@ -128,6 +139,11 @@ public final class Coordinator implements AutoCloseable {
         job.onJoined(inspections::changed);
         periodic = new PeriodicCheckpoints(timer, conductor, job, System::nanoTime,
                 () -> checkpoint(false, false, false, line -> log.add("periodic checkpoint: " + line)));
+        recovery = new Recovery(job, conductor, this::checkpointDirectory,
+                () -> new RecoveryRun(job, this::say, this::broughtBack, this::lastHasEnded));
+        recovery.options(options.recovery());
+        job.recovery(recovery);
+        job.onWishes(this::userAsked);
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
@@ -275,6 +291,7 @@ public final class Coordinator implements AutoCloseable {
         final AgentSession session = job.agentJoined(hello, channel);
         saveState();
         periodic.begin(interval());
+        watch();
         String why = "it closed the connection";
         try {
             for (;;) {
@@ -282,6 +299,7 @@ public final class Coordinator implements AutoCloseable {
                 job.handle(session, message);
                 if (message instanceof TreeState) {
                     periodic.begin(interval()); // a launch may ask for one
+                    watch();
                 }
             }
         } catch (EOFException e) {
@@ -290,7 +308,9 @@ public final class Coordinator implements AutoCloseable {
             why = e.getMessage() == null ? "its connection was closed" : e.getMessage();
         } finally {
             if (job.agentLost(session, why) && !closed.get()) {
-                startAgent(session);
+                if (session.launchers == 0) {
+                    startAgent(session); // else these do
+                }
                 timer.schedule(() -> job.giveUpAgent(session), AGENT_RETURN.toMillis(), TimeUnit.MILLISECONDS);
             }
         }
@@ -311,6 +331,66 @@ public final class Coordinator implements AutoCloseable {
         } catch (IOException e) {
             log.add("the agent can't be started: " + e);
         }
+    }
+
+    // ---- a job that heals itself ----
+
+    /** A launch may ask for it: from then on hosts that do not answer count as lost soon. */
+    private void watch() {
+        final RecoveryOptions asked = RecoveryOptions.of(job::setting, options.recovery());
+        final boolean first = job.locked(() -> {
+            if (asked.equals(recovery.options()) && (!asked.asked() || watching)) {
+                return false;
+            }
+            final boolean begins = asked.asked() && !watching;
+            watching |= begins;
+            recovery.options(asked);
+            job.agents().forEach(agent -> agent.watch(asked.lostAfterMillis()));
+            return begins;
+        });
+        if (first) {
+            final long every = asked.lostAfterMillis() / ALIVE_TIMES;
+            timer.scheduleAtFixedRate(() -> job.locked(() -> {
+                job.agents().forEach(agent -> agent.send(new Alive()));
+                return null;
+            }), every, every, TimeUnit.MILLISECONDS);
+            if (asked.hangAfterSeconds() > 0) {
+                final Duration hang = Duration.ofSeconds(asked.hangAfterSeconds());
+                final long look = hang.toMillis() / HANG_LOOKS;
+                timer.scheduleAtFixedRate(() -> job.watchForHangs(hang), look, look, TimeUnit.MILLISECONDS);
+            }
+        }
+    }
+
+    private void say(final String line) {
+        job.say(line);
+    }
+
+    /** The job has come back from that checkpoint, and its ranks run. */
+    private void broughtBack(final Manifest manifest) {
+        log.add("job " + job.name() + " is back, epoch " + epoch.number());
+        job.lineage().restarted(manifest.epoch());
+        job.history().restarted(new JobHistory(manifest.history().ranMillis(), manifest.history().failures(), true,
+                manifest.millis()));
+        job.restartProblem("");
+        tellRestarts("");
+        epoch.end();
+        saveState();
+    }
+
+    /** With the job's lock held. */
+    private void userAsked(final byte what, final int signal) {
+        if (what == UserAsks.END) {
+            if (job.agents().stream().anyMatch(agent -> agent.bound)) {
+                job.agents().forEach(agent -> agent.send(new Terminate(signal)));
+            } // else each launching command passes it on to its program
+            return;
+        }
+        conductor.execute(() -> {
+            final CheckpointRun.Outcome outcome = checkpoint(what == UserAsks.LAST_CHECKPOINT, false, false, line -> { });
+            say(outcome.folder() == null ? "checkpoint failed: " + outcome.problem()
+                    : "checkpoint " + outcome.folder() + (what == UserAsks.LAST_CHECKPOINT ? "; the job is ended" : ""));
+        });
     }
 
     // ---- what members bring ----
@@ -424,6 +504,11 @@ public final class Coordinator implements AutoCloseable {
         return inspections;
     }
 
+    /** Whether the job heals itself; guarded by the job's lock. */
+    Recovery recovery() {
+        return recovery;
+    }
+
     /** When periodic checkpoints are made. */
     PeriodicCheckpoints periodic() {
         return periodic;
@@ -454,6 +539,13 @@ public final class Coordinator implements AutoCloseable {
     // ---- the end ----
 
     private void lastHasEnded() {
+        job.locked(() -> {
+            if (job.isEmpty()) {
+                final int status = recovery.jobEnded();
+                job.agents().forEach(agent -> agent.send(new JobEnded(status)));
+            }
+            return null;
+        });
         if (options.exitOnLast() && ending.compareAndSet(false, true)) {
             log.add("the last program of the job has ended");
             Thread.ofPlatform().name("exit-on-last").start(this::endIfStillEmpty);
@@ -505,6 +597,7 @@ public final class Coordinator implements AutoCloseable {
 
     /** Sends the signal to every process of the job. */
     void terminate(final int signal) {
+        job.endsOnPurpose();
         job.locked(() -> {
             job.agents().forEach(a -> a.send(new Terminate(signal)));
             return null;

@@ -12,6 +12,7 @@ import java.nio.file.Path;
  * @param runRoot the run directory is the folder in it named by the port
  * @param checkpointDirectory for launches that name none
  * @param interval of periodic checkpoints, unless a launch asks for another
+ * @param recovery whether the job heals itself, unless a launch asks for that
  * @param keep how many checkpoints of the job are kept
  * @param images how they are made, unless a launch asks for something else
  * @param exitOnLast end when the last program of the job has ended
@@ -20,6 +21,6 @@ import java.nio.file.Path;
  * @param recover go on with the job of a coordinator that was lost; else what it left behind is dropped
  */
 public record CoordinatorOptions(String address, int port, Path portFile, Path runRoot, Path checkpointDirectory,
-        Interval interval, int keep, ImageChoice images, boolean exitOnLast, String secret, int deadlineSeconds,
-        boolean recover) {
+        Interval interval, RecoveryOptions recovery, int keep, ImageChoice images, boolean exitOnLast, String secret,
+        int deadlineSeconds, boolean recover) {
 }

@@ -21,7 +21,9 @@ enum Course {
     BACK(       MISSED,   MISSED,   MISSED,   AGAIN,    NONE,     MISSED,   NONE,     NONE,     NONE),
     /** The ranks of a checkpoint run again, and its images are made safe: that concerns nobody but the agents that have them. */
     SEALING(    NONE,     NONE,     NONE,     NONE,     STOPS,    NONE,     STOPS,    STOPS,    NONE),
-    /** The way back after a restart: half a job is not what was asked for. */
+    /** All processes are ended: none of them is missed. */
+    ENDING(     NONE,     NONE,     NONE,     NONE,     NONE,     NONE,     NONE,     NONE,     NONE),
+    /** The way back after a restart, or of a recovery: half a job is not what was asked for. */
     RESTART(    MISSED,   STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    STOPS,    NONE);
 
     /** What may happen to somebody who takes part. */

@@ -64,6 +64,8 @@ final class Epoch {
     private int attempt;
     /** Why what goes on is to stop; null while nothing is in its way. */
     private Stopped stop;
+    /** Why nothing that goes on now is to go on, before {@link #beginEnding}; null: it is. */
+    private Stopped abandoned;
 
     /**
      * @param lock the job's
@@ -111,6 +113,9 @@ final class Epoch {
     int begin() throws Stopped {
         lock.lock();
         try {
+            if (abandoned != null) {
+                throw abandoned;
+            }
             if (course != Course.IDLE || found) {
                 throw new Stopped("epoch " + number + " is not over: it is in " + stage, false);
             }
@@ -152,6 +157,40 @@ final class Epoch {
                 }
             }
             goTo(restart ? Stage.RESTORE : Stage.THAW);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The job's processes are to end, in whatever they are. */
+    void beginEnding() {
+        lock.lock();
+        try {
+            startAnew(Course.ENDING);
+            abandoned = null;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Ranks of that checkpoint are about to come: a restart, but with agents that have been there. {@link #takePart} is to follow. */
+    void beginRecovery(final long ofCheckpoint) {
+        lock.lock();
+        try {
+            published.forgetAll();
+            startAnew(Course.RESTART);
+            number = ofCheckpoint;
+            attempt = 0;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Those that have come take part. */
+    void takePart() {
+        lock.lock();
+        try {
+            participants.addAll(members.ranks());
         } finally {
             lock.unlock();
         }
@@ -414,14 +453,17 @@ final class Epoch {
         tellAgents(step, agent -> message);
     }
 
-    /** Tells every agent to do a step, each in its own words. */
+    /** Tells every agent to do a step, each in its own words; one for which there are none has nothing to do. */
     void tellAgents(final Stage step, final Function<AgentSession, Message> message) {
         lock.lock();
         try {
             goTo(step);
             for (final AgentSession agent : members.agents()) {
-                agent.step = new AgentSession.Step(step.step(), number, agent.host(), clock.getAsLong());
-                agent.send(message.apply(agent));
+                final Message its = message.apply(agent);
+                agent.step = its == null ? null : new AgentSession.Step(step.step(), number, agent.host(), clock.getAsLong());
+                if (its != null) {
+                    agent.send(its);
+                }
             }
         } finally {
             lock.unlock();
@@ -505,6 +547,9 @@ final class Epoch {
         lock.lock();
         try {
             while (true) {
+                if (abandoned != null) {
+                    throw abandoned;
+                }
                 if (stop != null) {
                     throw stop;
                 }
@@ -538,6 +583,11 @@ final class Epoch {
     }
 
     // ---- facts ----
+
+    /** Whether the ranks are to be ended, so that nobody need lead them back to work. */
+    boolean isAbandoned() {
+        return locked(() -> abandoned != null);
+    }
 
     long number() {
         return locked(() -> number);
@@ -601,6 +651,12 @@ final class Epoch {
 
     // ---- what Job hears, called with the lock held ----
 
+    /** Whatever goes on, or is about to, stops at once and leaves the ranks as they are: they are to be ended. */
+    void abandon(final String why) {
+        abandoned = new Stopped(why, false);
+        changed.signalAll();
+    }
+
     /** Something has changed that somebody may wait for. */
     void changed() {
         changed.signalAll();
@@ -613,6 +669,9 @@ final class Epoch {
 
     /** An agent knows of an epoch that this coordinator has not seen. */
     void atLeast(final long seen, final int seenAttempt) {
+        if (course == Course.ENDING || course == Course.RESTART) {
+            return; // what is brought back is of an older one, and nobody else is of any
+        }
         number = Math.max(number, seen);
         attempt = Math.max(attempt, seenAttempt);
     }

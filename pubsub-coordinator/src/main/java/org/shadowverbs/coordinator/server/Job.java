@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.server;
 
+import java.time.Duration;
 import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
@@ -27,6 +29,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
 import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
+import org.shadowverbs.coordinator.protocol.HostMessages.Say;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
@@ -36,6 +39,7 @@ import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiState;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
+import org.shadowverbs.coordinator.protocol.RankMessages.AskWork;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
@@ -47,6 +51,16 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Lookup;
 import org.shadowverbs.coordinator.protocol.RankMessages.Notify;
 import org.shadowverbs.coordinator.protocol.RankMessages.Progress;
 import org.shadowverbs.coordinator.protocol.RankMessages.Publish;
+import org.shadowverbs.coordinator.protocol.RankMessages.Work;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Alive;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.EndProcesses;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Launchers;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Output;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.OutputTaken;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.ProcessesEnded;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.ProgramEnded;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.Recovering;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.UserAsks;
 import org.shadowverbs.coordinator.protocol.ShellMessages.ShellFailed;
 import org.shadowverbs.coordinator.protocol.ShellMessages.StartShell;
 import org.shadowverbs.coordinator.store.PublishedStore;
@@ -58,6 +72,7 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  */
 final class Job {
     private static final int SIGKILL = 9;
+    private static final int KILLED_BY = 128;
 
     private final ReentrantLock lock = new ReentrantLock();
     private final EventLog log;
@@ -76,12 +91,20 @@ final class Job {
     private Consequence consequence = hello -> { };
     private Runnable whenJoined = () -> { };
     private Shells shells = new Shells(address -> "");
+    private Recovery recovery;
+    private final HangWatch hangs = new HangWatch(System::nanoTime);
+    private Wishes wishes = (what, signal) -> { };
     /** The last that was asked. */
     private Inspection inspection;
 
     /** What the coordinator does about an agent that brings members in the middle of an epoch. */
     interface Consequence {
         void membersArrived(AgentHello hello);
+    }
+
+    /** What is done about signals to launching commands. */
+    interface Wishes {
+        void asked(byte what, int signal);
     }
 
     Job(final String name, final long epoch, final Lineage lineage, final FailureHistory history, final int deadlineSeconds,
@@ -106,6 +129,16 @@ final class Job {
         shells = new Shells(reachable);
     }
 
+    /** Deaths are told to it, from the first agent on. */
+    void recovery(final Recovery its) {
+        recovery = its;
+    }
+
+    /** @param listener is told, with the lock held, of what users want by signals */
+    void onWishes(final Wishes listener) {
+        wishes = listener;
+    }
+
     /** Answers are for this one from now on. */
     void inspection(final Inspection asked) {
         locked(() -> inspection = asked);
@@ -117,12 +150,16 @@ final class Job {
 
     // ---- agents ----
 
-    AgentSession agentJoined(final AgentHello hello, final FrameChannel channel)
+    AgentSession agentJoined(final AgentHello said, final FrameChannel channel)
             throws ProtocolException {
+        final AgentHello hello;
         final AgentSession session;
         final boolean inEpoch;
         lock.lock();
         try {
+            final boolean stale = !said.restored() && (recovery.isRestoring() || members.wasWrittenOff(said.host()))
+                    && !(said.members().isEmpty() && said.trees().isEmpty());
+            hello = stale ? said.withoutProcesses() : said;
             if (!hello.job().isEmpty() && !hello.job().equals(name)) {
                 if (!members.ranks().isEmpty() || !members.agents().isEmpty()) {
                     throw new ProtocolException("this coordinator serves job " + name + ", the agent on host "
@@ -149,10 +186,19 @@ final class Job {
             if (inEpoch && !hello.restored()) {
                 epoch.found();
             }
+            session.bound = hello.restored();
             session.send(new AgentWelcome(name, epoch.number(), epoch.deadlineSeconds(),
                     settings.getOrDefault(AgentHello.BACKEND, "")));
             log.add("agent on host " + session.host() + " (pid " + session.pid() + ") joined with "
                     + hello.members().size() + " ranks, " + hello.trees().size() + " launched programs");
+            if (recovery.options().asked()) {
+                session.watch(recovery.options().lostAfterMillis());
+            }
+            if (stale) {
+                log.add("host " + session.host() + " has processes that the job has gone on without: they are ended");
+                session.stale = true;
+                session.send(new EndProcesses(0));
+            }
             epoch.changed();
         } finally {
             lock.unlock();
@@ -181,10 +227,17 @@ final class Job {
             if (inspection != null) {
                 inspection.gone(session);
             }
-            epoch.agentLost(session, why);
+            if (!recovery.isUnderWay() || session.bound) {
+                epoch.agentLost(session, why); // else it has nothing that is waited for
+            }
             epoch.changed();
-            if (members.mayReturn(session)) {
+            final boolean watched = recovery.options().asked();
+            if (!(watched && FrameChannel.isOtherHostLost(why)) && members.mayReturn(session)) {
                 return true;
+            }
+            if (watched && members.hadProcesses(session)) {
+                members.writeOff(session.host());
+                recovery.hostLost("host " + session.host() + " is lost: " + why);
             }
         } finally {
             lock.unlock();
@@ -197,6 +250,10 @@ final class Job {
     void giveUpAgent(final AgentSession session) {
         lock.lock();
         try {
+            if (session.lost && recovery.options().asked() && members.mayStillReturn(session)) {
+                members.writeOff(session.host());
+                recovery.hostLost("the agent of host " + session.host() + " was lost, and has not come back");
+            }
             members.giveUp(session).forEach(epoch::lostWithAgent);
             epoch.changed();
         } finally {
@@ -209,6 +266,10 @@ final class Job {
         boolean mayBeEmpty = false;
         lock.lock();
         try {
+            if (from.stale) {
+                from.stale = !(message instanceof ProcessesEnded || message instanceof StepFailed);
+                return; // of processes that the job has gone on without
+            }
             switch (message) {
                 case RankJoined m -> rankJoined(from, m.member());
                 case FromRank m -> fromRank(from, m);
@@ -232,6 +293,25 @@ final class Job {
                 case Sealed m -> epoch.stepAnswered(from, "SEAL", m.epoch(), m);
                 case Thawed m -> epoch.stepAnswered(from, "THAW", m.epoch(), m);
                 case Released m -> epoch.stepAnswered(from, "RELEASE", m.epoch(), m);
+                case Alive m -> { }
+                case ProcessesEnded m -> epoch.stepAnswered(from, "END", m.epoch(), m);
+                case Recovering m -> recovering(from, m);
+                case ProgramEnded m -> {
+                    log.add("on host " + from.host() + " ended with status " + m.status() + ": " + m.program());
+                    recovery.programEnded(from.host(), m.program(), m.status());
+                }
+                case Launchers m -> from.launchers = m.number();
+                case Output m -> {
+                    launching().ifPresent(agent -> agent.send(m));
+                    from.send(new OutputTaken());
+                }
+                case UserAsks m -> {
+                    log.add("a launching command on host " + from.host() + " was sent signal " + m.signal());
+                    if (m.what() == UserAsks.END) {
+                        recovery.endsOnPurpose();
+                    }
+                    wishes.asked(m.what(), m.signal());
+                }
                 case PmiState m -> pmi(from, m);
                 case StartShell m -> shells.start(from, m, members.agents());
                 case ShellFailed m -> Shells.failed(m, members.agents());
@@ -253,10 +333,18 @@ final class Job {
 
     private void pmi(final AgentSession from, final PmiState m) {
         from.send(pmi.answer(m));
-        if (!m.abort().isEmpty()) {
+        if (!m.abort().isEmpty() && !recovery.aborted(m.abort())) {
             log.add("the job ends: " + m.abort());
             members.agents().forEach(agent -> agent.send(new Terminate(SIGKILL)));
         }
+    }
+
+    private void recovering(final AgentSession from, final Recovering m) throws ProtocolException {
+        for (final Member member : m.members()) {
+            members.adopt(member, from).state = MemberState.of(member.state());
+        }
+        from.bound = true;
+        epoch.stepAnswered(from, "RECOVER", m.epoch(), m);
     }
 
     private void treeState(final AgentSession from, final TreeState m) {
@@ -285,7 +373,7 @@ final class Job {
 
     /** Whether its last program has ended. */
     boolean isEmpty() {
-        return locked(members::haveAllEnded);
+        return locked(() -> !recovery.isUnderWay() && members.haveAllEnded());
     }
 
     private void checkEmpty() {
@@ -331,7 +419,7 @@ final class Job {
         }
         final boolean normal = m.how() == 0;
         final String what = rank + (normal ? " ended with status " + m.status()
-                : m.how() == 1 ? " died" : " lost its link to the agent")
+                : m.how() == 1 ? died(m.status()) : " lost its link to the agent")
                 + (m.text().isEmpty() ? "" : ": " + m.text());
         log.add(what);
         if (m.how() <= 1) {
@@ -342,6 +430,12 @@ final class Job {
             inspection.gone(rank);
         }
         epoch.gone(rank, what, normal);
+        recovery.rankGone(what, m.how() <= 1, m.status());
+    }
+
+    private static String died(final int status) {
+        return status < 0 ? " died" : status > KILLED_BY ? " died by signal " + (status - KILLED_BY)
+                : " ended with status " + status + " without a word";
     }
 
     private void fromRank(final AgentSession from, final FromRank m) throws ProtocolException {
@@ -364,6 +458,7 @@ final class Job {
                     inspection.answered(rank, c);
                 }
             }
+            case Work w -> hangs.works(rank.uid, w.work());
             case Progress p -> epoch.progress(rank, p.waitingFor());
             case Publish p -> p.values().forEach((key, value) -> published.publish(key, value, epoch.number()));
             case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(),
@@ -378,6 +473,83 @@ final class Job {
         final String what = rank + " failed in " + Phase.of(f.phase()) + ": " + f.message();
         if (epoch.failed(rank, f.epoch(), what)) {
             log.add(what);
+        }
+    }
+
+    // ---- when it is brought back ----
+
+    /** Whether an agent is there, and none is lost that may come back. */
+    boolean hasAgentsBack() {
+        return locked(members::haveAgentsBack);
+    }
+
+    /** Whether some process of it may live. */
+    boolean hasProcesses() {
+        return locked(members::haveProcesses);
+    }
+
+    /** These agents have ended all processes of it. */
+    void forgetProcesses(final Collection<AgentSession> ofAgents) {
+        lock.lock();
+        try {
+            members.forgetProcesses(ofAgents);
+            pmi.clear();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** A checkpoint is safe that was made to end the job. */
+    void savedAndEnds() {
+        lock.lock();
+        try {
+            recovery.endsOnPurpose();
+            recovery.saved();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Somebody has asked for its end. */
+    void endsOnPurpose() {
+        lock.lock();
+        try {
+            recovery.endsOnPurpose();
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Asks all ranks whether they go on; and looks whether any has, since long. */
+    void watchForHangs(final Duration time) {
+        lock.lock();
+        try {
+            if (epoch.stage() != Stage.RUNNING || recovery.isUnderWay() || members.ranks().isEmpty()) {
+                hangs.goesOn();
+            } else if (hangs.hangs(time)) {
+                recovery.hangs("no rank has posted or completed a request for " + Sizes.deadline(time));
+            } else {
+                members.agents().forEach(agent -> agent.toRanks(List.of(), new AskWork(0)));
+            }
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** The first agent that has launching commands. */
+    private Optional<AgentSession> launching() {
+        return members.agents().stream().filter(agent -> agent.launchers > 0).findFirst();
+    }
+
+    /** A line for its user: on the standard error of a launching command, or of a program. */
+    void say(final String line) {
+        lock.lock();
+        try {
+            log.add(line);
+            launching().or(() -> members.agents().stream().filter(agent -> !agent.trees.isEmpty()).findFirst())
+                    .ifPresent(agent -> agent.send(new Say(line)));
+        } finally {
+            lock.unlock();
         }
     }
 

@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.server;
 
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -28,6 +29,8 @@ final class Members {
     private final Set<AgentSession> lostAgents = new LinkedHashSet<>();
     /** Ranks that ran when their agent was lost for good, by uid: they may be connected to the others. */
     private final Map<String, Rank> withoutAgent = new LinkedHashMap<>();
+    /** Hosts whose agents were lost for good with processes that the job has gone on without. */
+    private final Set<String> writtenOff = new HashSet<>();
     private int nextNumber;
     private boolean hadTrees;
 
@@ -99,12 +102,32 @@ final class Members {
 
     /** Whether another agent can bring back what the lost one had; then the job is not over before {@link #giveUp}. */
     boolean mayReturn(final AgentSession session) {
-        final boolean mayReturn = !session.command().isEmpty()
+        final boolean mayReturn = !session.command().isEmpty() && !session.bound
                 && (!session.trees.isEmpty() || ranks.values().stream().anyMatch(r -> r.agent == session));
         if (mayReturn) {
             lostAgents.add(session);
         }
         return mayReturn;
+    }
+
+    /** What that host has of the job is none of it any more. */
+    void writeOff(final String host) {
+        writtenOff.add(host);
+    }
+
+    /** Whether that was said of the host; once, when an agent joins from there. */
+    boolean wasWrittenOff(final String host) {
+        return writtenOff.remove(host);
+    }
+
+    /** Whether the lost agent had any process of the job. */
+    boolean hadProcesses(final AgentSession session) {
+        return !session.trees.isEmpty() || ranks.values().stream().anyMatch(r -> r.agent == session);
+    }
+
+    /** Whether the lost agent is still waited for. */
+    boolean mayStillReturn(final AgentSession session) {
+        return lostAgents.contains(session);
     }
 
     /** Removes the ranks that the lost agent had, and that no other agent has brought back, and returns them. */
@@ -118,6 +141,30 @@ final class Members {
             }
         }
         return given;
+    }
+
+    /** Whether an agent is there, and none is lost that may come back. */
+    boolean haveAgentsBack() {
+        return lostAgents.isEmpty() && !agents.isEmpty();
+    }
+
+    /** Whether some process of the job may live. */
+    boolean haveProcesses() {
+        return !ranks.isEmpty() || agents.values().stream().anyMatch(a -> !a.trees.isEmpty());
+    }
+
+    /** These agents have ended all that they had; what agents had that are lost for good is none of the job any more, either. */
+    void forgetProcesses(final Collection<AgentSession> ofAgents) {
+        ofAgents.forEach(agent -> {
+            agent.trees.clear();
+            agent.bound = false;
+        });
+        ranks.values().removeIf(rank -> ofAgents.contains(rank.agent) || rank.agent.lost && !lostAgents.contains(rank.agent));
+        withoutAgent.clear();
+        if (ranks.isEmpty()) {
+            numbers.clear();
+            nextNumber = 0;
+        }
     }
 
     // ---- programs ----

@@ -103,6 +103,11 @@ final class Published {
         store.removeAll(EPOCH_SCOPE);
     }
 
+    /** Removes everything: the processes that have published it are no more. */
+    void forgetAll() {
+        store.removeAll("");
+    }
+
     /** What is published from here on is new to all agents. */
     void begin(final Collection<AgentSession> agents) {
         versions.clear();

@@ -24,9 +24,12 @@ enum Stage {
     SEAL(            Awaited.AGENTS,  Limit.STEP_SILENCE),      // COMMIT; the job runs, or waits for its end
     COMMIT(          Awaited.NOBODY,  Limit.NONE),              // KILL or RUNNING
     KILL(            Awaited.AGENTS,  Limit.of(30)),            // RUNNING
+    // A recovery; it goes on as a restart.
+    END(             Awaited.AGENTS,  Limit.of(60)),            // RECOVER, or RUNNING when nothing is to come back
+    RECOVER(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // RESTORE
     // The way back. It begins again with THAW when somebody is late.
     THAW(            Awaited.AGENTS,  Limit.of(60)),            // PUBLISHED, or OPENING when nobody has let go of anything
-    RESTORE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // RELEASE; in a restart, in place of all that is above
+    RESTORE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // RELEASE; in a restart, in place of THAW
     RELEASE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // PUBLISHED
     PUBLISHED(       Awaited.RANKS,   Limit.SILENCE),           // CONNECTED
     CONNECTED(       Awaited.RANKS,   Limit.SILENCE),           // RECEIVES_POSTED

@@ -4,6 +4,7 @@
  * {@link org.shadowverbs.coordinator.server.Epoch} what it waits for,
  * {@link org.shadowverbs.coordinator.server.Job} where messages of agents come in,
  * {@link org.shadowverbs.coordinator.server.Members} who is there,
- * {@link org.shadowverbs.coordinator.server.Reattachment} the way back.
+ * {@link org.shadowverbs.coordinator.server.Reattachment} the way back, {@link org.shadowverbs.coordinator.server.Recovery} when a job is
+ * brought back, and {@link org.shadowverbs.coordinator.server.RecoveryRun} how.
  */
 package org.shadowverbs.coordinator.server;

@@ -392,7 +392,7 @@ final class CriuTest {
             kill(rank);
             try (RandomAccessFile other = new RandomAccessFile(second.toFile(), "rw")) {
                 final RestoredTrees trees = restore(new RestoreRequest(directory, saved, "ckpt", Map.of(pipe, second),
-                        Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), false, OPEN));
+                        RestoreStreams.of(Path.of("/dev/null"), out, out), SOON, Progress.UNTOLD, Map.of(), false, OPEN));
                 other.write('b');
                 TestPrograms.await("got b", () -> TestPrograms.lines(out).contains("got b"));
                 assertFalse(trees.exitStatuses().get("rank 0").isDone());
@@ -464,7 +464,8 @@ final class CriuTest {
 
     private RestoredTrees restoreBesideOthers(final Path directory, final HostImages saved) throws CheckpointException {
         return restore(new RestoreRequest(
-                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), true, OPEN));
+                directory, saved, "ckpt", Map.of(), RestoreStreams.of(Path.of("/dev/null"), out, out), SOON, Progress.UNTOLD,
+                Map.of(), true, OPEN));
     }
 
     @Test
@@ -720,7 +721,8 @@ final class CriuTest {
 
     private RestoredTrees restore(final Path directory, final HostImages saved) throws CheckpointException {
         return restore(new RestoreRequest(
-                directory, saved, "ckpt", Map.of(), Path.of("/dev/null"), out, out, SOON, Progress.UNTOLD, Map.of(), false, OPEN));
+                directory, saved, "ckpt", Map.of(), RestoreStreams.of(Path.of("/dev/null"), out, out), SOON, Progress.UNTOLD,
+                Map.of(), false, OPEN));
     }
 
     private RestoredTrees restore(final RestoreRequest request) throws CheckpointException {

@@ -395,7 +395,7 @@ class CheckpointRunTest {
         final AgentSession lost = job.coordinator.job().locked(() -> job.coordinator.job().ranks().iterator().next().agent);
         final Path run = Files.createDirectories(job.root.resolve("other"));
         try (Agent other = new Agent(new AgentOptions("localhost", job.coordinator.port(), "other", run,
-                RunDirectory.agentSocket(run), "", false, "same", "", List.of(), List.of()), job.images,
+                RunDirectory.agentSocket(run), "", false, "same", "", List.of(), false, List.of()), job.images,
                 new MemoryStore())) {
             assertTrue(other.awaitJoined(20_000), other.refusal());
             final Future<CheckpointRun.Outcome> outcome = job.begin();

@@ -54,7 +54,7 @@ final class TestJob implements AutoCloseable {
     private Agent agent() throws Exception {
         final Path run = coordinator.runDirectory();
         final Agent one = new Agent(new AgentOptions("localhost", coordinator.port(), "testhost", run,
-                RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), List.of()), images, fetched);
+                RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), false, List.of()), images, fetched);
         if (!one.awaitJoined(20_000)) {
             throw new AssertionError("the agent did not join within 20 s");
         }
@@ -69,7 +69,7 @@ final class TestJob implements AutoCloseable {
 
     private Coordinator coordinator(final int port, final int deadlineSeconds, final boolean recover)
             throws IOException {
-        return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, interval, 2, ImageChoice.USUAL,
+        return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, interval, RecoveryOptions.NONE, 2, ImageChoice.USUAL,
                 false, "", deadlineSeconds, recover), run -> published, clock);
     }
 

@@ -29,6 +29,7 @@ import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.Shutdown;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.client.WayBack;
+import org.shadowverbs.coordinator.client.WorkQuestion;
 
 /** A rank that holds nothing but goes through all phases as a real one does. Its process is a sleeping child. */
 final class TestRank implements AutoCloseable {
@@ -60,6 +61,8 @@ final class TestRank implements AutoCloseable {
     volatile Brings brings = this::state;
     /** What it knows of a checkpoint; null: it does not answer. */
     volatile CheckAnswer outlook = new CheckAnswer(List.of(), Set.of(), Map.of(), "");
+    /** What it says it has done. */
+    volatile long work;
     volatile RankLink link;
 
     private final Path socket;
@@ -79,6 +82,7 @@ final class TestRank implements AutoCloseable {
                 final Command command = link.next();
                 switch (command) {
                     case CheckpointRequest r -> checkpoint(r);
+                    case WorkQuestion q -> link.answer(q, work);
                     case CheckQuestion q -> {
                         if (outlook != null) {
                             link.answer(q, outlook);

@@ -18,12 +18,14 @@ import org.shadowverbs.coordinator.client.LinkLost;
 import org.shadowverbs.coordinator.client.LinkLostException;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
+import org.shadowverbs.coordinator.client.WorkQuestion;
 import org.shadowverbs.driver.backend.ChosenBackend;
 import org.shadowverbs.driver.model.Context;
 import org.shadowverbs.driver.model.Job;
 import org.shadowverbs.driver.model.KeyMaps;
 import org.shadowverbs.driver.model.Model;
 import org.shadowverbs.driver.model.Ports;
+import org.shadowverbs.driver.model.Qp;
 import org.shadowverbs.driver.nativelib.Native;
 import org.shadowverbs.driver.nativelib.Timings;
 import org.shadowverbs.driver.nativelib.UnexpectedException;
@@ -134,6 +136,8 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
                     checkpoint((CheckpointRequest) command);
                 } else if (command instanceof CheckQuestion) {
                     link.answer((CheckQuestion) command, outlook());
+                } else if (command instanceof WorkQuestion) {
+                    link.answer((WorkQuestion) command, work());
                 } else if (command instanceof LinkLost) {
                     throw new LinkLostException(((LinkLost) command).reason());
                 } else {
@@ -189,6 +193,15 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
                 library.close(writes); // the agent has one of its own; CRIU saves no process that has one
             }
         }
+    }
+
+    /** Changes with each request that is posted or completed. Queue pairs come and go meanwhile, which is as good a sign. */
+    private long work() {
+        long work = 0;
+        for (final Qp qp : model.qps.inOrder()) {
+            work += library.qpWork(qp.virtual);
+        }
+        return work;
     }
 
     private CheckAnswer outlook() {

@@ -385,6 +385,10 @@ public interface Native {
         call(NativeFunction.SV_TCP_SELECT, !on ? 0 : lids ? 2 : 1);
     }
 
+    default long qpWork(final long vqp) {
+        return call(NativeFunction.SV_QP_WORK, vqp);
+    }
+
     default void qpBookmark(final long vqp, final MemorySegment bookmark) {
         call(NativeFunction.SV_QP_BOOKMARK, vqp, bookmark.address());
     }

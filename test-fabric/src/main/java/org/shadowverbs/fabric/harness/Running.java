@@ -140,16 +140,21 @@ public final class Running implements AutoCloseable {
         });
     }
 
-    /** Kills, by their pids, what has a TMPDIR in that folder, as all has that was started with it, and waits for the end. */
-    static void endAllOf(final Path folder) {
-        final List<ProcessHandle> left = ProcessHandle.allProcesses().filter(process -> {
+    /** What has a TMPDIR in that folder, as all has that was started with it. */
+    static Stream<ProcessHandle> allOf(final Path folder) {
+        return ProcessHandle.allProcesses().filter(process -> {
             try {
                 return Files.readString(Path.of("/proc", Long.toString(process.pid()), "environ"), StandardCharsets.ISO_8859_1)
                         .contains("TMPDIR=" + folder + "/");
             } catch (IOException e) {
                 return false; // it has ended, or is another user's
             }
-        }).toList();
+        });
+    }
+
+    /** Kills, by their pids, what has a TMPDIR in that folder, as all has that was started with it, and waits for the end. */
+    static void endAllOf(final Path folder) {
+        final List<ProcessHandle> left = allOf(folder).toList();
         left.forEach(ProcessHandle::destroyForcibly);
         for (final ProcessHandle process : left) {
             process.onExit().completeOnTimeout(process, DEADLINE.toSeconds(), TimeUnit.SECONDS).join();

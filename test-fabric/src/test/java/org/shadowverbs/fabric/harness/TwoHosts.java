@@ -20,14 +20,15 @@ import org.shadowverbs.coordinator.cli.CoordinatorClient;
 import org.shadowverbs.coordinator.protocol.HostMessages.Result;
 
 /**
- * Two networks joined by a cable, each with a name and with an agent of its own: what two hosts on one Ethernet, with a file
- * system that they share, are to a job. The coordinator is on the first. All of it is removed at the end.
+ * Two networks joined by a cable, or more by a switch, each with a name and with an agent of its own: what hosts on one Ethernet, with a
+ * file system that they share, are to a job. The coordinator is on the first. All of it is removed at the end.
  */
 public final class TwoHosts implements AutoCloseable {
     private static final Duration COMMAND = Running.DEADLINE;
     private static final String SECRET = "known to both hosts";
 
     private final Path work;
+    private final int count;
     private final List<Running> programs = new ArrayList<>();
     private final Map<String, String> environment;
     private List<String> ownOnSecond = List.of();
@@ -36,7 +37,8 @@ public final class TwoHosts implements AutoCloseable {
     private int commands;
     private String port;
 
-    private TwoHosts(final Map<String, String> more) throws IOException {
+    private TwoHosts(final Map<String, String> more, final int count) throws IOException {
+        this.count = count;
         work = Files.createTempDirectory("shadowverbs-hosts-");
         environment = new HashMap<>(System.getenv());
         environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_"));
@@ -52,10 +54,16 @@ public final class TwoHosts implements AutoCloseable {
 
     /** Skips the test where network namespaces cannot be made. {@code more} is added to the environment of all. */
     public static TwoHosts start(final Map<String, String> more) throws IOException, InterruptedException {
-        final TwoHosts hosts = new TwoHosts(more);
+        return start(more, 2);
+    }
+
+    /** @param count how many hosts; the coordinator gets these options */
+    public static TwoHosts start(final Map<String, String> more, final int count, final String... options)
+            throws IOException, InterruptedException {
+        final TwoHosts hosts = new TwoHosts(more, count);
         try {
             hosts.connect();
-            hosts.startCoordinator();
+            hosts.startCoordinator(options);
             return hosts;
         } catch (IOException | InterruptedException | RuntimeException e) {
             hosts.close();
@@ -64,25 +72,25 @@ public final class TwoHosts implements AutoCloseable {
     }
 
     private void connect() throws IOException, InterruptedException {
-        networks = TwoNetworks.make(work);
-        for (int host = 0; host < 2; host++) {
+        networks = TwoNetworks.make(work, count);
+        for (int host = 0; host < count; host++) {
             start("name-" + host, environment, List.of("unshare", "--uts=" + Files.createFile(uts(host)), "hostname",
                     name(host))).succeed(COMMAND);
         }
     }
 
     /** A new coordinator, at a port of its own, without a job. The one before has been {@link #endCoordinator ended}. */
-    public void startCoordinator() throws IOException, InterruptedException {
+    public void startCoordinator(final String... options) throws IOException, InterruptedException {
         final Path file = work.resolve("port-" + commands);
-        shadowverbs(0, "coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file", file.toString(),
-                "--ckptdir", checkpoints().toString()).succeed(COMMAND);
+        shadowverbs(0, Stream.concat(Stream.of("coordinator", "--daemon", "--address", address(0), "--port", "0", "--port-file",
+                file.toString(), "--ckptdir", checkpoints().toString()), Stream.of(options)).toArray(String[]::new)).succeed(COMMAND);
         port = Files.readString(file).strip();
     }
 
     /** All commands from now on, and the programs they run, are those of this user, who has no privilege on either host. */
     public void user(final int id) throws IOException, InterruptedException {
         endCoordinator();
-        Job.giveTo(id, work, path -> !path.equals(uts(0)) && !path.equals(uts(1)));
+        Job.giveTo(id, work, path -> !path.getFileName().toString().startsWith("uts-"));
         asUser = Job.commandOf(id);
         startCoordinator();
     }
@@ -113,6 +121,10 @@ public final class TwoHosts implements AutoCloseable {
 
     public Path checkpoints() {
         return work.resolve("checkpoints");
+    }
+
+    public Path coordinatorLog() {
+        return work.resolve("run-0").resolve(port).resolve("coordinator.log");
     }
 
     private Path uts(final int host) {
@@ -209,6 +221,25 @@ public final class TwoHosts implements AutoCloseable {
         }
     }
 
+    /** Of three hosts or more: nothing that the host sends arrives from now on, nor does anything arrive there; or all does again. */
+    public void cut(final int host, final boolean off) throws IOException, InterruptedException {
+        networks.cut(host, off);
+    }
+
+    /** The processes on a host that were started with this job's temporary folder: its agents and programs, and what they have started. */
+    public List<ProcessHandle> processes(final int host) throws IOException {
+        final Path network = networks.file(host);
+        final Object inode = Files.getAttribute(network, "unix:ino");
+        return Running.allOf(work).filter(process -> {
+            try {
+                return Files.readSymbolicLink(Path.of("/proc", Long.toString(process.pid()), "ns/net")).toString()
+                        .equals("net:[" + inode + "]");
+            } catch (IOException e) {
+                return false; // it has ended
+            }
+        }).toList();
+    }
+
     /** To all that is started on the second host from now on that path is a file of its own, for once not a shared one. */
     public void ownFileOnSecond(final Path path) throws IOException {
         ownOnSecond = List.of("unshare", "--mount", "sh", "-c", "mount --bind $0 $1 && shift && exec \"$@\"",
@@ -241,7 +272,7 @@ public final class TwoHosts implements AutoCloseable {
             for (final Running program : List.copyOf(programs)) {
                 program.close();
             }
-            for (int host = 0; host < 2; host++) {
+            for (int host = 0; host < count; host++) {
                 if (Files.exists(uts(host))) {
                     start("forget-" + host, environment, List.of("umount", uts(host).toString())).awaitEnd(COMMAND);
                 }

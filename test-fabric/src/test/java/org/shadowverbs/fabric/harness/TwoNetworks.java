@@ -10,18 +10,24 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Assumptions;
 
-/** Two network namespaces joined by a cable (veth), each with one address and no default route. They are removed at the end. */
+/**
+ * Network namespaces, each with one address and no default route: two joined by a cable (veth), or more that have their cables in a
+ * switch (a bridge in a namespace of its own). They are removed at the end.
+ */
 final class TwoNetworks implements AutoCloseable {
     private static final Duration COMMAND = Running.DEADLINE;
+    private static final String SWITCH_OF = "switch-";
     private static final AtomicInteger MADE = new AtomicInteger();
 
     private final String prefix = "svt" + ProcessHandle.current().pid() + "-" + MADE.incrementAndGet() + "-";
     private final Path work;
+    private final int hosts;
     private int commands;
     private Running last;
 
-    private TwoNetworks(final Path work) {
+    private TwoNetworks(final Path work, final int hosts) {
         this.work = work;
+        this.hosts = hosts;
     }
 
     /**
@@ -30,7 +36,12 @@ final class TwoNetworks implements AutoCloseable {
      * @param work where the output of the commands goes
      */
     static TwoNetworks make(final Path work) throws IOException, InterruptedException {
-        final TwoNetworks networks = new TwoNetworks(work);
+        return make(work, 2);
+    }
+
+    /** @param hosts how many */
+    static TwoNetworks make(final Path work, final int hosts) throws IOException, InterruptedException {
+        final TwoNetworks networks = new TwoNetworks(work, hosts);
         try {
             networks.make();
             return networks;
@@ -41,16 +52,48 @@ final class TwoNetworks implements AutoCloseable {
     }
 
     private void make() throws IOException, InterruptedException {
-        final boolean able = ip("netns", "add", name(0)) == 0 && ip("netns", "add", name(1)) == 0
-                && ip("link", "add", "cable", "netns", name(0), "type", "veth", "peer", "name", "cable", "netns", name(1)) == 0;
-        Assumptions.assumeTrue(able, "network namespaces cannot be made here: " + last.errors());
-        for (int host = 0; host < 2; host++) {
+        boolean able = true;
+        for (int host = 0; host < hosts; host++) {
+            able &= ip("netns", "add", name(host)) == 0;
+        }
+        Assumptions.assumeTrue(able && (hosts == 2 ? joinedByCable() : joinedBySwitch()),
+                "network namespaces cannot be made here: " + last.errors());
+        for (int host = 0; host < hosts; host++) {
             mustIp("-n", name(host), "address", "add", address(host) + "/24", "dev", "cable");
             mustIp("-n", name(host), "link", "set", "cable", "up");
             mustIp("-n", name(host), "link", "set", "lo", "up");
         }
-        for (int host = 0; host < 2; host++) {
+        for (int host = 0; host < hosts; host++) {
             awaitUp(host);
+        }
+    }
+
+    private boolean joinedByCable() throws IOException, InterruptedException {
+        return ip("link", "add", "cable", "netns", name(0), "type", "veth", "peer", "name", "cable", "netns", name(1)) == 0;
+    }
+
+    private boolean joinedBySwitch() throws IOException, InterruptedException {
+        boolean able = ip("netns", "add", SWITCH_OF + prefix) == 0
+                && ip("-n", SWITCH_OF + prefix, "link", "add", "bridge", "type", "bridge") == 0
+                && ip("-n", SWITCH_OF + prefix, "link", "set", "bridge", "up") == 0;
+        for (int host = 0; host < hosts && able; host++) {
+            able = ip("link", "add", "cable", "netns", name(host), "type", "veth", "peer", "name", port(host), "netns",
+                    SWITCH_OF + prefix) == 0
+                    && ip("-n", SWITCH_OF + prefix, "link", "set", port(host), "master", "bridge", "up") == 0;
+        }
+        return able;
+    }
+
+    private static String port(final int host) {
+        return "port" + host;
+    }
+
+    /** The host's port of the switch lets nothing pass from now on, or all again: to the host, all that it sends is lost. */
+    void cut(final int host, final boolean off) throws IOException, InterruptedException {
+        if (off) {
+            mustIp("-n", SWITCH_OF + prefix, "link", "set", port(host), "nomaster");
+        } else {
+            mustIp("-n", SWITCH_OF + prefix, "link", "set", port(host), "master", "bridge");
         }
     }
 
@@ -97,8 +140,11 @@ final class TwoNetworks implements AutoCloseable {
     @Override
     public void close() throws IOException {
         try {
-            for (int host = 0; host < 2; host++) {
+            for (int host = 0; host < hosts; host++) {
                 ip("netns", "delete", name(host));
+            }
+            if (hosts > 2) {
+                ip("netns", "delete", SWITCH_OF + prefix);
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();

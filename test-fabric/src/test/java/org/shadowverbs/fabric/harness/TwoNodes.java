@@ -14,7 +14,7 @@ import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /**
- * Two nodes of a cluster: namespaces of this machine, joined by a cable, with a host name, a /dev/shm and a
+ * Two nodes of a cluster, or more: namespaces of this machine, joined by a cable or a switch, with a host name, a /dev/shm and a
  * {@link #runDirectory() run directory} of their own and all other files in common, which know each other by their names and reach
  * each other by ssh. All of it is removed at the end.
  */
@@ -24,6 +24,7 @@ public class TwoNodes implements AutoCloseable {
     public static final int USER = 12345;
 
     private final Path work;
+    private final int count;
     private final Map<String, String> environment;
     private final List<Running> programs = new ArrayList<>();
     private final List<Running> nodes = new ArrayList<>();
@@ -32,6 +33,11 @@ public class TwoNodes implements AutoCloseable {
     private int commands;
 
     TwoNodes(final Map<String, String> more) throws IOException {
+        this(more, 2);
+    }
+
+    private TwoNodes(final Map<String, String> more, final int count) throws IOException {
+        this.count = count;
         work = Files.createTempDirectory("shadowverbs-nodes-");
         // Other users come through here.
         Files.setPosixFilePermissions(work, PosixFilePermissions.fromString("rwxr-xr-x"));
@@ -47,7 +53,12 @@ public class TwoNodes implements AutoCloseable {
 
     /** Skips the test where network namespaces cannot be made. {@code more} is added to the environment of all. */
     public static TwoNodes start(final Map<String, String> more) throws IOException, InterruptedException {
-        final TwoNodes nodes = new TwoNodes(more);
+        return start(more, 2);
+    }
+
+    /** @param count how many nodes */
+    public static TwoNodes start(final Map<String, String> more, final int count) throws IOException, InterruptedException {
+        final TwoNodes nodes = new TwoNodes(more, count);
         try {
             nodes.boot();
             return nodes;
@@ -58,12 +69,16 @@ public class TwoNodes implements AutoCloseable {
     }
 
     final void boot() throws IOException, InterruptedException {
-        networks = TwoNetworks.make(work);
-        Files.writeString(work.resolve("hosts"), "127.0.0.1 localhost\n%s %s\n%s %s\n".formatted(address(0), name(0), address(1), name(1)));
+        networks = TwoNetworks.make(work, count);
+        final StringBuilder known = new StringBuilder("127.0.0.1 localhost\n");
+        for (int node = 0; node < count; node++) {
+            known.append(address(node)).append(' ').append(name(node)).append('\n');
+        }
+        Files.writeString(work.resolve("hosts"), known);
         Files.writeString(work.resolve("passwd"), Files.readString(Path.of("/etc/passwd")).lines()
                 .filter(line -> !line.contains(":" + USER + ":")).reduce("", (all, line) -> all + line + "\n")
                 + "somebody:x:%d:%d::%s:/bin/sh\n".formatted(USER, USER, work));
-        for (int node = 0; node < 2; node++) {
+        for (int node = 0; node < count; node++) {
             // As /tmp is, where run directories are: each user's own is in it.
             Files.setAttribute(Files.createDirectory(work.resolve("run-" + name(node))), "unix:mode", 01777);
             final Running running = start(name(node), List.of("nsenter", "--net=" + networks.file(node), "unshare", "--uts",
@@ -105,6 +120,11 @@ public class TwoNodes implements AutoCloseable {
             exec env -i HOME="$HOME" PATH=/usr/bin:/bin SHADOWVERBS_RUN_DIR=%1$s/run \\
                 nsenter --target "$(cat %1$s/pid-"$host")" --net --uts --mount --ipc sh -c "$*"
             """;
+
+    /** Of three nodes or more: nothing that the node sends arrives from now on, nor does anything arrive there; or all does again. */
+    public final void cut(final int node, final boolean off) throws IOException, InterruptedException {
+        networks.cut(node, off);
+    }
 
     public static String name(final int node) {
         return "node" + node;
