@@ -29,6 +29,8 @@ import org.shadowverbs.coordinator.store.PublishedStore;
 final class AgentCommand extends CliCommand {
     private static final int JOIN_MILLIS = 30_000;
     private static final String FETCHED = "fetched.map-";
+    /** Of fetched values, some hundred bytes each. To open the map for more takes as long as all else that an agent does first. */
+    private static final int FEW = 4096;
     private static final Pattern PID = Pattern.compile("[0-9]{1,18}");
 
     private final Map<String, String> environment;
@@ -90,7 +92,7 @@ final class AgentCommand extends CliCommand {
         // A name of its own: an agent that is just ending removes its file when this one may already have one.
         final Path file = run.resolve(FETCHED + ProcessHandle.current().pid());
         return Object.class.getModule().isOpen("java.lang.reflect", ChronicleStore.class.getModule())
-                ? new LazyStore(() -> ChronicleStore.open(file), false)
+                ? new LazyStore(() -> ChronicleStore.open(file), FEW)
                 : new MemoryStore();
     }
 

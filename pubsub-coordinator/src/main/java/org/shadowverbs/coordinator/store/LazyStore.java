@@ -9,7 +9,8 @@ import java.util.function.Consumer;
 
 /**
  * Opens another store on a thread of its own: Chronicle Map takes a second, and nobody is to wait for it. What is put
- * meanwhile is kept on the heap and goes into the store once that is open.
+ * meanwhile is kept on the heap and goes into the store once that is open. Who needs no more than a place for many values has them
+ * on the heap as long as they are few.
  */
 public final class LazyStore implements PublishedStore {
     private static final int OPEN_SECONDS = 60;
@@ -17,7 +18,10 @@ public final class LazyStore implements PublishedStore {
     private final ReentrantLock lock = new ReentrantLock();
     private final Condition opened = lock.newCondition();
     private final MemoryStore meanwhile = new MemoryStore();
+    private final Callable<PublishedStore> open;
+    private final int few;
     private final boolean mayHoldValues;
+    private boolean begun;
     private PublishedStore store;
     private String failure;
     private boolean closed;
@@ -28,11 +32,31 @@ public final class LazyStore implements PublishedStore {
      * @param mayHoldValues whether the store to be opened has values of an earlier process, which a get must wait for
      */
     public LazyStore(final Callable<PublishedStore> open, final boolean mayHoldValues) {
-        this.mayHoldValues = mayHoldValues;
-        Thread.ofPlatform().daemon().name("open-store").start(() -> open(open));
+        this(open, 0, mayHoldValues);
+        begin();
     }
 
-    private void open(final Callable<PublishedStore> open) {
+    /**
+     * Begins to open when there are more values than a few.
+     *
+     * @param few so many stay on the heap
+     */
+    public LazyStore(final Callable<PublishedStore> open, final int few) {
+        this(open, few, false);
+    }
+
+    private LazyStore(final Callable<PublishedStore> open, final int few, final boolean mayHoldValues) {
+        this.open = open;
+        this.few = few;
+        this.mayHoldValues = mayHoldValues;
+    }
+
+    private void begin() {
+        begun = true;
+        Thread.ofPlatform().daemon().name("open-store").start(this::open);
+    }
+
+    private void open() {
         PublishedStore ready = null;
         String why = null;
         try {
@@ -78,6 +102,9 @@ public final class LazyStore implements PublishedStore {
         lock.lock();
         try {
             current().put(key, value);
+            if (!begun && meanwhile.size() > few) {
+                begin();
+            }
         } finally {
             lock.unlock();
         }
@@ -103,7 +130,7 @@ public final class LazyStore implements PublishedStore {
         long left = TimeUnit.SECONDS.toNanos(OPEN_SECONDS);
         lock.lock();
         try {
-            while (store == null && failure == null) {
+            while (begun && store == null && failure == null) {
                 if (left <= 0) {
                     throw new IllegalStateException("the store of published ids was not open after " + OPEN_SECONDS
                             + " s");
@@ -155,6 +182,7 @@ public final class LazyStore implements PublishedStore {
         lock.lock();
         try {
             closed = true;
+            begun = true;
             if (store != null) {
                 how.accept(store);
             }

@@ -28,6 +28,10 @@ public class MemoryStore implements PublishedStore {
         values.keySet().removeIf(key -> key.startsWith(prefix));
     }
 
+    int size() {
+        return values.size();
+    }
+
     /** What is put meanwhile may be left out. */
     public void forEach(final BiConsumer<String, byte[]> action) {
         values.forEach(action);
