@@ -27,7 +27,7 @@ record()
 {
 	local kind=$1
 	shift
-	exec timeout 120 "$java" -XX:AOTCacheOutput="$work/$kind.aot" "@$dist/lib/$kind.options" \
+	exec timeout 600 "$java" -XX:AOTCacheOutput="$work/$kind.aot" "@$dist/lib/$kind.options" \
 		-Dshadowverbs.home="$dist" "$@" </dev/null 2>"$work/$kind.log"
 }
 
@@ -55,13 +55,13 @@ mkfifo "$work/ready"
 "$dist/bin/shadowverbs" coordinator --port 0 --port-file "$work/port" --ckptdir "$work" \
 	>"$work/ready" 2>"$work/coordinator.log" </dev/null &
 coordinator=$!
-if timeout 60 head -n 1 "$work/ready" >/dev/null && [ -s "$work/port" ]; then
+if timeout 300 head -n 1 "$work/ready" >/dev/null && [ -s "$work/port" ]; then
 	port=$(cat "$work/port")
 	LC_ALL=C sed 's#/lib64/ld-linux#/lib64/no-linux#g' "$(type -P true)" >"$work/program"
 	chmod +x "$work/program"
 	(SHADOWVERBS_COORD_PORT=$port record command "$main" commands launch --test-fabric "$work/program" >/dev/null)
 	[ $? = 126 ] || echo "distribution: launch ended otherwise: $(head -n 1 "$work/command.log")" >&2
-	timeout 60 "$dist/bin/shadowverbs" quit -h localhost -p "$port" >"$work/quit.log" 2>&1 || {
+	timeout 300 "$dist/bin/shadowverbs" quit -h localhost -p "$port" >"$work/quit.log" 2>&1 || {
 		echo "distribution: quit failed: $(head -n 1 "$work/quit.log")" >&2
 		kill "$coordinator"
 	}
