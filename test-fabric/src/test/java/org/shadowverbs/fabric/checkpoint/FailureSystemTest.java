@@ -16,8 +16,6 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
@@ -36,54 +34,56 @@ final class FailureSystemTest {
     private Selfcheck selfcheck;
     private Running victim;
     private Running survivor;
+    private int victims;
 
+    /** Each time another program is the victim, and what survives goes on as if it had never been there. */
     @Test
-    void aRankIsKilledWhileTheGatesClose() throws Exception {
-        try (Job job = Distribution.start()) {
+    void ranksAreKilledWhileGatesCloseQueuesDrainAndImagesAreSaved() throws Exception {
+        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = Distribution.start(criu.environment())) {
             final String before = launchAndCheckpoint(job);
-            final ProcessHandle rank = rank(victim);
+            ProcessHandle rank = rank(victim);
             signal("STOP", rank.pid()); // it never answers, so the others wait
-            final Running checkpoint = job.startCheckpoint();
+            Running checkpoint = job.startCheckpoint();
             job.await("the checkpoint to begin", () -> job.stage().matches("ANNOUNCE|CLOSE"), checkpoint);
             signal("KILL", rank.pid());
             assertDied(job.failed(checkpoint), rank);
-            othersGoOn(job);
-            selfcheck.killRestartAndVerify(before);
-        }
-    }
+            othersWork();
 
-    @Test
-    void aRankIsKilledWhileTheQueuesDrain() throws Exception {
-        try (Job job = Distribution.start()) {
-            final String before = launchAndCheckpoint(job);
-            final ProcessHandle rank = rank(victim);
+            rank = rank(launchAnotherVictim(job));
             withholdCompletions(job, true);
-            final Running checkpoint = job.startCheckpoint();
+            checkpoint = job.startCheckpoint();
             job.await("the drain", () -> "DRAIN".equals(job.stage()), checkpoint);
             signal("KILL", rank.pid());
             withholdCompletions(job, false);
             assertDied(job.failed(checkpoint), rank);
+            othersWork();
+
+            rank = rank(launchAnotherVictim(job));
+            killWhileImagesAreSaved(job, criu, rank);
             othersGoOn(job);
             selfcheck.killRestartAndVerify(before);
         }
     }
 
-    @ParameterizedTest
-    @ValueSource(booleans = {false, true})
-    void aRankIsKilledWhileImagesAreSaved(final boolean inJobRoot) throws Exception {
-        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits(); Job job = inJobRoot
-                ? Distribution.startInJobRoot(criu.environment()) : Distribution.start(criu.environment())) {
+    @Test
+    void aRankInAJobRootIsKilledWhileImagesAreSaved() throws Exception {
+        try (CriuWithObstacle criu = CriuWithObstacle.thatWaits();
+                Job job = Distribution.startInJobRoot(criu.environment())) {
             final String before = launchAndCheckpoint(job);
-            final ProcessHandle rank = rank(victim);
-            criu.put();
-            final Running checkpoint = job.startCheckpoint();
-            job.await("CRIU to be run", criu::isMet, checkpoint);
-            signal("KILL", rank.pid());
-            criu.remove();
-            assertDied(job.failed(checkpoint), rank);
+            killWhileImagesAreSaved(job, criu, rank(victim));
             othersGoOn(job);
             selfcheck.killRestartAndVerify(before);
         }
+    }
+
+    private static void killWhileImagesAreSaved(final Job job, final CriuWithObstacle criu, final ProcessHandle rank)
+            throws Exception {
+        criu.put();
+        final Running checkpoint = job.startCheckpoint();
+        job.await("CRIU to be run", criu::isMet, checkpoint);
+        signal("KILL", rank.pid());
+        criu.remove();
+        assertDied(job.failed(checkpoint), rank);
     }
 
     /** The checkpoint is safe; the others wait for it behind their gates, and then all go on. */
@@ -245,10 +245,23 @@ final class FailureSystemTest {
         return job.checkpoint().get("folder").asText();
     }
 
-    /** Works on, is checkpointed without the victim's ranks, and ends with every operation intact. */
-    private void othersGoOn(final Job job) throws Exception {
+    /** One that is in no checkpoint yet. */
+    private Running launchAnotherVictim(final Job job) throws Exception {
+        final Selfcheck another = new Selfcheck(job);
+        victim = another.launch("victim-" + ++victims, EACH);
+        another.awaitConnected();
+        another.work();
+        return victim;
+    }
+
+    private void othersWork() throws Exception {
         selfcheck.work(survivor);
         assertTrue(victim.awaitEnd(COMMAND) != 0, "the peer of the killed rank did not notice");
+    }
+
+    /** Works on, is checkpointed without the victim's ranks, and ends with every operation intact. */
+    private void othersGoOn(final Job job) throws Exception {
+        othersWork();
         job.checkpoint();
         selfcheck.stop(survivor);
         Selfcheck.verify(survivor);
