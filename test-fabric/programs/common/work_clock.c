@@ -2,6 +2,10 @@
 
 #include <time.h>
 
+#define LOOKS_BEFORE_REST 100
+#define SHORTEST_REST_US 50
+#define LONGEST_REST_US 1000
+
 static uint64_t monotonic_ns(void)
 {
 	struct timespec ts;
@@ -32,4 +36,27 @@ void work_clock_rest(unsigned int microseconds)
 	struct timespec ts = { .tv_sec = microseconds / 1000000, .tv_nsec = microseconds % 1000000 * 1000L };
 
 	nanosleep(&ts, NULL);
+}
+
+void patience_renew(struct patience *patience)
+{
+	patience->looks = 0;
+}
+
+bool patience_spend(struct patience *patience)
+{
+	unsigned int rest = SHORTEST_REST_US;
+
+	if (patience->looks < LOOKS_BEFORE_REST) {
+		patience->looks++;
+		return false;
+	}
+	for (unsigned int i = LOOKS_BEFORE_REST; i < patience->looks && rest < LONGEST_REST_US; i++)
+		rest *= 2;
+	if (rest < LONGEST_REST_US)
+		patience->looks++;
+	else
+		rest = LONGEST_REST_US;
+	work_clock_rest(rest);
+	return true;
 }

@@ -11,9 +11,7 @@
 
 #include "../common/fork_ranks.h"
 
-#define GO_LOOK_EVERY_US 2000
-#define EMPTY_POLLS_BEFORE_REST 200
-#define REST_US 50
+#define GO_LOOK_EVERY_US 5000
 #define CONTROL_RECEIVES 2
 
 /* What ranks tell each other of a queue pair. */
@@ -136,23 +134,21 @@ void link_receive(struct link *link, uint64_t wr_id, void *local, uint32_t lengt
 }
 
 /* One turn of a wait: ends the process when it has lasted too long. */
-static void wait_turn(struct work_clock *clock, int *turns, unsigned int seconds, const char *what)
+static void wait_turn(struct work_clock *clock, struct patience *patience, unsigned int seconds, const char *what)
 {
-	if (++*turns < EMPTY_POLLS_BEFORE_REST)
-		return;
-	if (work_clock_read(clock) > seconds * NS_PER_S)
+	if (patience_spend(patience) && work_clock_read(clock) > seconds * NS_PER_S)
 		die(0, "waited %u s for %s", seconds, what);
-	work_clock_rest(REST_US);
 }
 
 static void poll_one(struct ibv_cq *cq, struct ibv_wc *wc, const char *what)
 {
 	struct work_clock clock;
-	int turns = 0, got;
+	struct patience patience = { 0 };
+	int got;
 
 	work_clock_start(&clock);
 	while ((got = ibv_poll_cq(cq, 1, wc)) == 0)
-		wait_turn(&clock, &turns, PAIR_DEADLINE_S, what);
+		wait_turn(&clock, &patience, PAIR_DEADLINE_S, what);
 	if (got < 0)
 		die(0, "ibv_poll_cq fails while waiting for %s", what);
 }
@@ -190,11 +186,11 @@ void store_word(void *word, uint64_t value)
 void await_word(const void *word, uint64_t value, const char *what)
 {
 	struct work_clock clock;
-	int turns = 0;
+	struct patience patience = { 0 };
 
 	work_clock_start(&clock);
 	while (load_word(word) != value)
-		wait_turn(&clock, &turns, PAIR_DEADLINE_S, what);
+		wait_turn(&clock, &patience, PAIR_DEADLINE_S, what);
 }
 
 static void control_receive(struct pair *pair, int number)
@@ -249,11 +245,11 @@ static void say_bye(struct pair *pair)
 void pair_await_end(struct pair *pair, pid_t peer)
 {
 	struct work_clock clock;
-	int turns = 0;
+	struct patience patience = { 0 };
 
 	work_clock_start(&clock);
 	while (!kill(peer, 0))
-		wait_turn(&clock, &turns, PAIR_DEADLINE_S, "the end of the peer");
+		wait_turn(&clock, &patience, PAIR_DEADLINE_S, "the end of the peer");
 	pair->alone = true;
 }
 

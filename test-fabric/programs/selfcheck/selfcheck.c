@@ -23,8 +23,6 @@
 #include "verify_ids.h"
 
 #define POLL_BATCH 16
-#define EMPTY_POLLS_BEFORE_REST 200
-#define REST_US 50
 #define INLINE_WANTED 128
 #define TICK_NS 5000000ULL		/* how often clocks, files and neglected queues are looked at */
 #define VERSION_NS 20000000ULL
@@ -96,14 +94,14 @@ static int poster_step(struct poster *poster)
 static void *poster_run(void *argument)
 {
 	struct poster poster;
-	int idle = 0;
+	struct patience patience = { 0 };
 
 	poster_init(&poster, ((struct lane *)argument)->connection->job, ((struct lane *)argument)->number);
 	while (!atomic_load(&poster.job->stopping)) {
 		if (poster_step(&poster))
-			idle = 0;
-		else if (++idle >= EMPTY_POLLS_BEFORE_REST)
-			work_clock_rest(REST_US);
+			patience_renew(&patience);
+		else
+			patience_spend(&patience);
 	}
 	return NULL;
 }
@@ -318,7 +316,7 @@ static bool run(struct job *job)
 	struct timers timers = { .churn = CHURN_NS, .progress = job->settings.progress_s * NS_PER_S };
 	struct poster poster;
 	bool ending = false;
-	int idle = 0;
+	struct patience patience = { 0 };
 
 	poster_init(&poster, job, 0);
 	if (job->channel)
@@ -354,11 +352,11 @@ static bool run(struct job *job)
 		else if (agree_step(job))
 			return true;
 		if (moved)
-			idle = 0;
+			patience_renew(&patience);
 		else if (job->channel)
 			wait_for_event(job);
-		else if (++idle >= EMPTY_POLLS_BEFORE_REST)
-			work_clock_rest(REST_US);
+		else
+			patience_spend(&patience);
 	}
 }
 

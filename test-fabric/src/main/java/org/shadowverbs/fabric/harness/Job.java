@@ -41,8 +41,6 @@ public final class Job implements AutoCloseable {
     /** The system property that says as which driver the software HCA answers in jobs that don't say so themselves. */
     private static final String PERSONALITY = "shadowverbs.personality";
     private static final Duration COMMAND = Running.DEADLINE;
-    /** Between two looks at what is waited for: who looks takes processor time from that. */
-    public static final Duration PAUSE = Duration.ofMillis(20);
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Path dist;
@@ -303,6 +301,7 @@ public final class Job implements AutoCloseable {
     /** Waits until all ranks of a restart run; a job that was near its end may have come to it, with status 0. */
     public void awaitRestarted(final int ranks, final Running restart) throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
+        final Looks looks = new Looks();
         while (runningRanks() < ranks) {
             if (!restart.isRunning()) {
                 restart.succeed(COMMAND);
@@ -312,7 +311,7 @@ public final class Job implements AutoCloseable {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + ranks + " ranks of "
                         + restart.name() + ": " + status() + words());
             }
-            Thread.sleep(PAUSE);
+            looks.rest();
         }
     }
 
@@ -348,6 +347,7 @@ public final class Job implements AutoCloseable {
     /** Waits until so many ranks have joined and run, while all programs given run. */
     public void awaitRanks(final int ranks, final Running... programs) throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
+        final Looks looks = new Looks();
         for (;;) {
             if (runningRanks() >= ranks) {
                 return;
@@ -357,7 +357,7 @@ public final class Job implements AutoCloseable {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + ranks + " ranks: " + status()
                         + words());
             }
-            Thread.sleep(PAUSE);
+            looks.rest();
         }
     }
 
@@ -378,10 +378,11 @@ public final class Job implements AutoCloseable {
         return running;
     }
 
-    /** Waits for a condition, looking every few milliseconds, while all programs given run. */
+    /** Waits for a condition, looking now and then, while all programs given run. */
     public void await(final String what, final BooleanSupplier condition, final Running... running)
             throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
+        final Looks looks = new Looks();
         while (!condition.getAsBoolean()) {
             if (ended(running) != null) {
                 if (condition.getAsBoolean()) {
@@ -392,7 +393,7 @@ public final class Job implements AutoCloseable {
             if (System.nanoTime() > end) {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + what + words());
             }
-            Thread.sleep(PAUSE);
+            looks.rest();
         }
     }
 

@@ -13,7 +13,10 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 
-/** One or more runs of the self-checking program side by side, until all are told to stop. */
+/**
+ * One or more runs of the self-checking program side by side, until all are told to stop. On the software HCA, unless the test has
+ * set it up itself, each request takes so long that all queues are full at a checkpoint, and the processors free for it.
+ */
 public final class Selfcheck {
     private static final Duration ENDING = Running.DEADLINE;
     /** Of processor time, for each program: enough for thousands of operations. Of ranks that sleep until events this takes seconds. */
@@ -41,6 +44,7 @@ public final class Selfcheck {
         final List<String> command = new ArrayList<>(program);
         command.addAll(List.of("-n", Integer.toString(size), "--stop-file", stop.toString(), "--json"));
         command.addAll(List.of(options));
+        slowDown();
         programs.add(job.launch(name, command.toArray(new String[0])));
         ranks += size;
         return programs.getLast();
@@ -49,11 +53,18 @@ public final class Selfcheck {
     /** Launches each rank by itself. */
     public void launchOneByOne(final int size) throws IOException {
         final Path meet = job.folder("meet");
+        slowDown();
         for (int rank = 0; rank < size; rank++) {
             programs.add(job.launch("rank-" + rank, job.program("selfcheck"), "-n", Integer.toString(size), "--rank",
                     Integer.toString(rank), "--dir", meet.toString(), "--stop-file", stop.toString(), "--json"));
         }
         ranks += size;
+    }
+
+    private void slowDown() throws IOException {
+        if (!Files.exists(job.fabric().resolve("conf"))) {
+            job.configure(Job.SLOW);
+        }
     }
 
     public int ranks() {

@@ -180,6 +180,7 @@ public final class TwoHosts implements AutoCloseable {
     /** Waits until so many ranks run, while the programs given do. */
     public void awaitRanks(final int ranks, final List<Running> programs) throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
+        final Looks looks = new Looks();
         for (int running = 0; running < ranks;) {
             for (final Running program : programs) {
                 if (!program.isRunning() || System.nanoTime() > end) {
@@ -188,7 +189,7 @@ public final class TwoHosts implements AutoCloseable {
                 }
             }
             running = runningRanks();
-            Thread.sleep(Job.PAUSE);
+            looks.rest();
         }
     }
 
@@ -209,6 +210,7 @@ public final class TwoHosts implements AutoCloseable {
     public static void await(final String what, final BooleanSupplier condition, final Running program)
             throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
+        final Looks looks = new Looks();
         while (!condition.getAsBoolean()) {
             if (!program.isRunning() || System.nanoTime() > end) {
                 if (condition.getAsBoolean()) {
@@ -217,7 +219,7 @@ public final class TwoHosts implements AutoCloseable {
                 throw new IOException("waited for " + what + " of " + program.name() + ", which said: "
                         + program.output() + program.errors());
             }
-            Thread.sleep(Job.PAUSE);
+            looks.rest();
         }
     }
 

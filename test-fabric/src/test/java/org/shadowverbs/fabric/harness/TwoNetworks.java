@@ -100,12 +100,13 @@ final class TwoNetworks implements AutoCloseable {
     /** The kernel says only a moment after the fact that a cable is plugged in at both ends, and programs believe it. */
     private void awaitUp(final int host) throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
+        final Looks looks = new Looks();
         do {
             mustIp("-n", name(host), "link", "show", "dev", "cable");
             if (last.output().contains(" state UP ")) {
                 return;
             }
-            Thread.sleep(Job.PAUSE);
+            looks.rest();
         } while (System.nanoTime() < end);
         throw new IOException("waited " + COMMAND.toSeconds() + " s for the cable to be up: " + last.output());
     }

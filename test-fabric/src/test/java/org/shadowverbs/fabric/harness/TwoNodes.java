@@ -199,6 +199,7 @@ public class TwoNodes implements AutoCloseable {
     public final void await(final String what, final BooleanSupplier condition, final Running... running)
             throws IOException, InterruptedException {
         final long end = System.nanoTime() + COMMAND.toNanos();
+        final Looks looks = new Looks();
         while (!condition.getAsBoolean()) {
             for (final Running program : running) {
                 if (!program.isRunning()) {
@@ -208,7 +209,7 @@ public class TwoNodes implements AutoCloseable {
             if (System.nanoTime() > end) {
                 throw new IOException("waited " + COMMAND.toSeconds() + " s for " + what + words());
             }
-            Thread.sleep(Job.PAUSE);
+            looks.rest();
         }
     }
 

@@ -21,6 +21,7 @@ import org.shadowverbs.fabric.harness.CriuWithObstacle;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.EnoughRounds;
 import org.shadowverbs.fabric.harness.Job;
+import org.shadowverbs.fabric.harness.Looks;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
 import org.shadowverbs.fabric.harness.TwoHosts;
@@ -102,12 +103,13 @@ final class SeveralHostsSystemTest {
             TwoHosts.await("the port", TwoHosts.listens(server, 18515), server);
             final Running client = hosts.launch(1, Stream.concat(Stream.of(command), Stream.of(TwoHosts.address(0)))
                     .toArray(String[]::new));
+            final Looks looks = new Looks();
             while (hosts.runningRanks() < 2) {
                 if (client.hasSucceeded()) {
                     return false;
                 }
                 assertTrue(client.isRunning(), client.output() + client.errors());
-                Thread.sleep(Job.PAUSE);
+                looks.rest();
             }
             final Running checkpoint = hosts.command(0, "checkpoint", "--kill");
             checkpoint.awaitEnd(ENDING);
