@@ -20,6 +20,7 @@ import org.junit.jupiter.api.Timeout;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
+import org.shadowverbs.fabric.harness.Looks;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
 import org.shadowverbs.fabric.harness.TwoHosts;
@@ -154,6 +155,7 @@ final class HostLossSystemTest {
 
     /** Every host has an agent again. */
     private void mend() throws Exception {
+        final Looks looks = new Looks();
         final long soon = System.nanoTime() + Duration.ofSeconds(20).toNanos();
         while (agents() < HOSTS) {
             if (System.nanoTime() > soon) {
@@ -164,7 +166,7 @@ final class HostLossSystemTest {
                 }
                 break;
             }
-            Thread.sleep(Job.PAUSE);
+            looks.rest();
         }
         await("an agent on every host", () -> agents() == HOSTS);
         await("the job to be whole", this::isWhole);
@@ -235,6 +237,7 @@ final class HostLossSystemTest {
     }
 
     private void await(final String what, final BooleanSupplier condition) throws Exception {
+        final Looks looks = new Looks();
         final long end = System.nanoTime() + ENDING.toNanos();
         while (!condition.getAsBoolean()) {
             if (System.nanoTime() > end) {
@@ -244,7 +247,7 @@ final class HostLossSystemTest {
                 }
                 throw new AssertionError("waited " + ENDING.toSeconds() + " s for " + what + said + "\n" + hosts.status());
             }
-            Thread.sleep(Job.PAUSE);
+            looks.rest();
         }
     }
 
