@@ -6615,6 +6615,66 @@ public class shadowverbs_h extends shadowverbs_h$shared {
         }
     }
 
+    private static class sv_qp_work {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_qp_work");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * uint64_t sv_qp_work(struct ibv_qp *vqp)
+     * }
+     */
+    public static FunctionDescriptor sv_qp_work$descriptor() {
+        return sv_qp_work.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * uint64_t sv_qp_work(struct ibv_qp *vqp)
+     * }
+     */
+    public static MethodHandle sv_qp_work$handle() {
+        return sv_qp_work.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * uint64_t sv_qp_work(struct ibv_qp *vqp)
+     * }
+     */
+    public static MemorySegment sv_qp_work$address() {
+        return sv_qp_work.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * uint64_t sv_qp_work(struct ibv_qp *vqp)
+     * }
+     */
+    public static long sv_qp_work(MemorySegment vqp) {
+        var mh$ = sv_qp_work.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_qp_work", vqp);
+            }
+            return (long)mh$.invokeExact(vqp);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
     private static class sv_srq_bookmark {
         public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
             shadowverbs_h.C_POINTER,
