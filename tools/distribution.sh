@@ -35,6 +35,17 @@ else
 	echo "distribution: picocli's classes can't be cached" >&2
 	rm -f "$new/newer.jar"
 fi
+# Else each JVM unpacks it for itself, into the folder for temporary files, where one that is killed leaves it.
+case $(uname -m) in
+x86_64) lz4=net/jpountz/util/linux/amd64/liblz4-java.so ;;
+*) lz4=net/jpountz/util/linux/$(uname -m)/liblz4-java.so ;;
+esac
+if (cd "$new" && "$java_home/bin/jar" --extract --file lib/lz4-java.jar "$lz4") && [ -e "$new/$lz4" ]; then
+	mv "$new/$lz4" "$new/lib/liblz4-java.so"
+	rm -r "$new/net"
+else
+	echo "distribution: lz4-java has no library for $(uname -m): it compresses in Java" >&2
+fi
 # The next build copies them again; a jar that is no longer needed must not stay.
 rm -rf "$jars"
 
@@ -86,6 +97,7 @@ done
 for kind in command service; do
 	{
 		echo "-Djava.class.path=$all_classes"
+		echo "-Djava.library.path=$dist/lib"
 		cat "$tools/$kind.options"
 	} >"$new/lib/$kind.options"
 done
