@@ -109,7 +109,7 @@ final class CommandSystemTest {
             selfcheck.launch("selfcheck", 2);
             selfcheck.awaitConnected();
             job.checkpoint();
-            assertEquals(Set.of("published.map", "fetched.map", "secret"), kept(run));
+            assertEquals(Set.of("published.map", "secret"), kept(run));
             final Path register = Files.createDirectories(run.resolve("xrc"));
             Files.createFile(register.resolve("lock"));
             Files.createFile(register.resolve("left-by-one-that-was-killed"));
