@@ -725,15 +725,16 @@ final class Epoch {
     /**
      * The rank has joined with open gates.
      *
+     * @param itsEpoch the last that it knows of: one that began this one may never have heard so, from an agent that was lost
      * @return whether it is one that takes part in a way back: then it says next what has become of that
      */
-    boolean joined(final Rank rank) {
+    boolean joined(final Rank rank, final long itsEpoch) {
         rank.lastSign = clock.getAsLong();
         if (course == Course.CHECKPOINT && participants.remove(rank)) {
             departed.add(rank.number); // its link broke in mid-checkpoint; with open gates it is no part of it any more
         }
         happened(Course.Event.JOINED, rank + " joined during " + stage);
-        return participants.contains(rank);
+        return itsEpoch >= number && participants.contains(rank);
     }
 
     /** The rank, which takes part, has come back behind closed gates: by its verdict, or as its link broke. */

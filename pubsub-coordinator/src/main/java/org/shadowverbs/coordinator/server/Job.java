@@ -395,7 +395,7 @@ final class Job {
             }
             rank.state = MemberState.REATTACHING;
             epoch.returned(rank);
-        } else if (!epoch.joined(rank)) {
+        } else if (!epoch.joined(rank, member.epoch())) {
             rank.state = MemberState.RUNNING;
         }
         from.send(new RankNumber(rank.uid, rank.number, epoch.number(), epoch.attempt(), epoch.deadlineSeconds(), ""));

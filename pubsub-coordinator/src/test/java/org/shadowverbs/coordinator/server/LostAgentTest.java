@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.Future;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.shadowverbs.coordinator.protocol.Codec;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
+import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
+import org.shadowverbs.coordinator.protocol.HostMessages.Member;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
+import org.shadowverbs.coordinator.protocol.HostMessages.RankJoined;
+import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
+import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
+import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
+import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.MemberState;
+import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.protocol.RankMessages.Done;
+
+/** An agent that is lost with what it was to tell its ranks, and another that finds them. */
+@Timeout(120)
+class LostAgentTest {
+    @TempDir
+    Path root;
+
+    private final List<String> lines = new CopyOnWriteArrayList<>();
+    private Coordinator coordinator;
+
+    @BeforeEach
+    void start() throws IOException {
+        coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root.resolve("run"), root.resolve("checkpoints"),
+                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false), run -> new TestStore());
+    }
+
+    @AfterEach
+    void stop() {
+        coordinator.close();
+    }
+
+    private FrameChannel agent(final String id, final Member... ranks) throws IOException {
+        final FrameChannel agent = FrameChannel.connect(new InetSocketAddress("localhost", coordinator.port()), 5_000);
+        agent.write(new AgentHello(FrameType.VERSION, "", id, "host", 1, "job", 0, 0, false, List.of(ranks),
+                List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of("true"), List.of()));
+        assertTrue(agent.read() instanceof AgentWelcome);
+        return agent;
+    }
+
+    /** It runs, and that is the last epoch that it knows of. */
+    private static Member rank(final String uid, final int number, final long epoch) {
+        return new Member(uid, number, 1, 1, 1, "program", epoch, (byte) MemberState.RUNNING.ordinal());
+    }
+
+    @Test
+    void aRankThatHasNotHeardOfACheckpointIsNotWaitedFor() throws Exception {
+        final FrameChannel lost = agent("lost", rank("heard", 0, 0), rank("unheard", 1, 0));
+        final Future<CheckpointRun.Outcome> checkpoint =
+                coordinator.conductor().submit(() -> coordinator.checkpoint(false, false, false, lines::add));
+        Message told;
+        do {
+            told = lost.read();
+            if (told instanceof Prepare m) {
+                lost.write(new Prepared(m.epoch()));
+            }
+        } while (!(told instanceof ToRanks));
+        lost.close();
+
+        final FrameChannel next = agent("next");
+        next.write(new RankJoined(rank("heard", 0, 1)));
+        next.write(new RankJoined(rank("unheard", 1, 0)));
+        final byte[] done = Codec.frame(new Done(1));
+        next.write(new FromRank("heard", Arrays.copyOfRange(done, 4, done.length)));
+        Thread.ofPlatform().daemon().start(() -> {
+            try {
+                for (;;) {
+                    if (next.read() instanceof Thaw m) {
+                        next.write(new Thawed(m.epoch()));
+                    }
+                }
+            } catch (IOException e) {
+                next.close(); // the coordinator has ended
+            }
+        });
+        final String problem = checkpoint.get(60, TimeUnit.SECONDS).problem();
+        assertTrue(problem.contains("the agent on host host was lost"), problem);
+        assertEquals(List.of(), lines.stream().filter(line -> line.contains("did not finish")).toList());
+    }
+}
