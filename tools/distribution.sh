@@ -59,6 +59,11 @@ put "$root/native/restore-init/target/shadowverbs-rshd" "$new/bin/shadowverbs-rs
 put "$root/native/restore-init/target/shadowverbs-tcp-release" "$new/bin/shadowverbs-tcp-release"
 put "$root/native/restore-init/target/libshadowverbs-criu.so" "$new/lib/libshadowverbs-criu.so"
 put "$root/native/restore-init/target/criu-plugins/shadowverbs-devices.so" "$new/lib/criu-plugins/shadowverbs-devices.so"
+for library in libshadowverbs-program.a libshadowverbs-program.so; do
+	put "$root/native/program/build/$library" "$new/lib/$library"
+done
+put "$root/native/program/include/shadowverbs_program.h" "$new/include/shadowverbs_program.h"
+put "$root/native/program/shadowverbs.f90" "$new/include/shadowverbs.f90"
 put "$root/test-fabric/hca/build/lib/libibverbs.so.1" "$new/fabric/libibverbs.so.1"
 for program in "$root"/test-fabric/hca/build/bin/* "$root"/test-fabric/programs/build/* \
 	"$root"/test-fabric/*/target/bin/*; do

@@ -37,6 +37,7 @@ for_test="
 	mpicc.openmpi:libopenmpi-dev
 	hpcc:hpcc
 	g++:g++
+	gfortran:gfortran
 	/usr/include/gloo/config.h:libgloo-dev
 	ip:iproute2
 	munged:munge

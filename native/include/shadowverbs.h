@@ -84,6 +84,7 @@ enum sv_op {
 	SV_OP_CM_DISCONNECT,		/* a token as of sv_cm_lost: that connection ends, and its peer is to be told */
 	SV_OP_FROM_KERNEL,		/* struct ibv_ah_attr *: as the kernel's connection manager made it, real to virtual */
 	SV_OP_EXIT,			/* exit status: the process is about to end normally; say goodbye */
+	SV_OP_CHECKPOINT,		/* number of the call, processes (0: this one): the program wants a checkpoint, see sv_program_answer */
 	SV_OP_COUNT
 };
 
@@ -140,6 +141,27 @@ struct sv_gate_report {			/* who still is inside a verb when the deadline passed
 int sv_gate_close(int64_t timeout_ns, struct sv_gate_report *report);
 /* Opens the gate, ends the announcement, and wakes every sleeper that may have missed an event. */
 void sv_gate_open(void);
+
+/* ---- What the program itself has to say of checkpoints (program/include/shadowverbs_program.h) -------------------- */
+
+/*
+ * Sections that are kept free of checkpoints. Closing them: who is in one finishes it, who begins one waits, until the gate is
+ * opened or sv_sections_open. Returns 0 or ETIMEDOUT, with *report filled: they stay closed, and this may be called again.
+ */
+int sv_sections_close(int64_t timeout_ns, struct sv_gate_report *report);
+/* Each thread that waits may go into the section that it begins: there may be one elsewhere that can't end without it. */
+void sv_sections_pass(void);
+void sv_sections_open(void);
+
+/*
+ * Calls the program's callbacks before a checkpoint, on a thread of their own. 0, ETIMEDOUT, or ECANCELED: one has returned *answer,
+ * which is not 0.
+ */
+int sv_program_before(int64_t timeout_ns, int32_t *answer);
+/* Has those called that are to be told how that went: 1 resumed, 2 restarted, 3 given up. Does not wait. [gate open] */
+void sv_program_after(int outcome);
+/* What has become of an SV_OP_CHECKPOINT: 1 or 2 as above and 0; or -1, an errno value, and why. Once for each. */
+void sv_program_answer(uint64_t call, int result, int err, const char *why);
 
 /* ---- Ids ---------------------------------------------------------------------------------------------------- */
 

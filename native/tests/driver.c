@@ -39,6 +39,9 @@ struct object {
 unsigned driver_requests[SV_OP_COUNT];
 int driver_exit_status = -1;
 uint64_t driver_disconnected;
+unsigned driver_checkpoints;
+uint64_t driver_checkpoint_call;
+int driver_checkpoint_processes;
 int driver_fail_op, driver_fail_err;
 unsigned driver_hold;
 unsigned driver_taken;
@@ -571,6 +574,11 @@ static int carry_out(struct sv_request *r)
 		return destroy_qp(first);
 	case SV_OP_CM_DISCONNECT:
 		driver_disconnected = r->arg[0];
+		return 0;
+	case SV_OP_CHECKPOINT:
+		__atomic_store_n(&driver_checkpoint_call, r->arg[0], __ATOMIC_SEQ_CST);
+		__atomic_store_n(&driver_checkpoint_processes, (int)r->arg[1], __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&driver_checkpoints, 1, __ATOMIC_SEQ_CST);
 		return 0;
 	case SV_OP_EXIT:
 		driver_exit_status = (int)r->arg[0];

@@ -19,6 +19,10 @@ extern unsigned driver_requests[];
 extern int driver_exit_status;
 /* The token of the last SV_OP_CM_DISCONNECT. */
 extern uint64_t driver_disconnected;
+/* How many SV_OP_CHECKPOINT have come, and the arguments of the last one. They are not answered but by sv_program_answer. */
+extern unsigned driver_checkpoints;
+extern uint64_t driver_checkpoint_call;
+extern int driver_checkpoint_processes;
 /* Set: this operation is answered with this errno value and nothing is done. */
 extern int driver_fail_op, driver_fail_err;
 /* Set: XRC receive QPs live on in other processes when they are destroyed here. */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The tests: programs that load the library together with a mock of libibverbs and a stand-in for the driver.
 
-TESTS := chain gate checkpoint srq xrc unreliable grh region cq_ex memory window events cm process tcp turns dlsym between address_table addresses
+TESTS := chain gate checkpoint srq xrc unreliable grh region cq_ex memory window events cm process tcp turns dlsym between program address_table addresses
 TEST_DIR := $(BUILD)/tests
 TEST_CFLAGS := $(CPPFLAGS) -Itests $(filter-out -Wmissing-prototypes -fvisibility=hidden,$(CFLAGS))
 TEST_PROGRAMS := $(TESTS:%=$(TEST_DIR)/%)
@@ -91,6 +91,7 @@ check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi $(TEST_
 	@tests/rooms
 	@tests/coverage $(LIBRARY)
 	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
+	@$(MAKE) -s -C program check
 	@tests/job-root $(TEST_DIR)/shadowverbs-job-root
 	@echo pmi
 	@ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 timeout 180 $(TEST_DIR)/pmi

@@ -37,6 +37,8 @@ int sv_mailbox_call(enum sv_op op, const char *verb, uint64_t *result, unsigned 
 /* jvm.c: 0 when the driver runs; else one line was said, and an errno value. */
 int sv_driver_start(const char *verb);
 bool sv_driver_running(void);
+/* It runs, or can be started: not in a forked child of a process in which it ran, nor where its start has failed. */
+bool sv_driver_possible(void);
 void sv_driver_forked(void);
 void sv_mailbox_forked(void);
 

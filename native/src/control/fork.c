@@ -4,6 +4,7 @@
 #include "control/cm_gate.h"
 #include "control/control.h"
 #include "control/handlers.h"
+#include "control/sections.h"
 #include "control/thread.h"
 
 static void before(void)
@@ -24,6 +25,7 @@ static void in_child(void)
 {
 	after();
 	sv_gate_forked();
+	sv_sections_forked();
 	sv_cm_forked();
 	sv_handlers_forked();
 	sv_mailbox_forked();

@@ -6,6 +6,7 @@
 #include "base/say.h"
 #include "control/cm_gate.h"
 #include "control/events.h"
+#include "control/sections.h"
 #include "control/thread.h"
 
 #include <linux/membarrier.h>
@@ -34,6 +35,7 @@ static void thread_ended(void *value)
 	sv_thread_holds_nothing(thread);
 	__atomic_store_n(&thread->inside, 0, __ATOMIC_SEQ_CST);
 	sv_futex_wake(&thread->inside, 1);
+	sv_sections_thread_ended(thread);
 	sv_self = NULL;
 	sv_store_release(&thread->live, 0);
 }
@@ -58,6 +60,11 @@ void sv_membarrier(void)
 struct sv_thread *sv_thread_by_id(uint32_t id)
 {
 	return &sv_load_acquire(&pages[(id - 1) / THREADS_PER_PAGE])[(id - 1) % THREADS_PER_PAGE];
+}
+
+uint32_t sv_thread_count(void)
+{
+	return sv_load_acquire(&thread_count);
 }
 
 struct sv_thread *sv_thread_register(void)
@@ -212,6 +219,7 @@ void sv_gate_open(void)
 	sv_events_resume();
 	sv_gate_announce(0);
 	open_gate();
+	sv_sections_open();
 }
 
 void sv_gate_forked(void)
@@ -227,6 +235,7 @@ void sv_gate_forked(void)
 		}
 		thread->inside = 0;
 		thread->live = 0;
+		thread->sections = 0;
 		memset(thread->held, 0, sizeof(thread->held));
 	}
 }

@@ -53,6 +53,11 @@ bool sv_driver_running(void)
 	return sv_load_acquire(&state) == RUNNING;
 }
 
+bool sv_driver_possible(void)
+{
+	return sv_load_acquire(&state) < FAILED;
+}
+
 int sv_abi_version(void)
 {
 	return SV_ABI_VERSION;

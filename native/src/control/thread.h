@@ -30,6 +30,7 @@ struct sv_thread {
 	const struct sv_lock *held[SV_HELD_COUNT];	/* biased locks it is in, see struct sv_lock */
 	int32_t tid;
 	uint32_t live;
+	uint32_t sections;			/* how deep it is in sections that are kept free of checkpoints, see sections.h */
 } __attribute__((aligned(SV_CACHE_LINE)));
 
 extern __thread struct sv_thread *sv_self __attribute__((tls_model("initial-exec"), visibility("hidden")));
@@ -45,6 +46,8 @@ extern uint32_t sv_gate_moves __attribute__((visibility("hidden")));
 
 struct sv_thread *sv_thread_register(void);
 struct sv_thread *sv_thread_by_id(uint32_t id);
+/* Ids so far: from 1 on. */
+uint32_t sv_thread_count(void);
 void sv_membarrier(void);
 
 void sv_gate_enter_slow(struct sv_thread *self);

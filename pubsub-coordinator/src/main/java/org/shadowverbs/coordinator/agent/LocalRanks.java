@@ -30,6 +30,7 @@ import org.shadowverbs.coordinator.protocol.Outbox;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Abort;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
+import org.shadowverbs.coordinator.protocol.RankMessages.AskCheckpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
@@ -243,6 +244,7 @@ final class LocalRanks {
                 case ExitMessages w -> pass(rank, w);
                 case Checked c -> pass(rank, c);
                 case Work w -> pass(rank, w);
+                case AskCheckpoint a -> pass(rank, a);
                 case Goodbye g -> {
                     rank.saidGoodbye = true;
                     remove(rank, (byte) 0, g.status(), "");

@@ -13,6 +13,8 @@ import java.util.Map;
 public record CheckpointRequest(long epoch, int deadlineSeconds, Map<String, String> options) implements Command {
     public static final String DETACHED = "detached";
     public static final String WRITES = "writes";
+    /** All processes have asked for it that were to ask together: {@code true}. */
+    public static final String TOGETHER = "together";
 
     /** Whether it matters that what a device has written to counts as written. */
     public boolean countsWrites() {
@@ -22,5 +24,10 @@ public record CheckpointRequest(long epoch, int deadlineSeconds, Map<String, Str
     /** Whether devices are to be closed for it. */
     public boolean detached() {
         return Boolean.parseBoolean(options.get(DETACHED));
+    }
+
+    /** Whether it ends calls that several processes make together. */
+    public boolean together() {
+        return Boolean.parseBoolean(options.get(TOGETHER));
     }
 }

@@ -20,7 +20,9 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Abort;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
+import org.shadowverbs.coordinator.protocol.RankMessages.AskCheckpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.AskWork;
+import org.shadowverbs.coordinator.protocol.RankMessages.Asked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Check;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
@@ -366,6 +368,18 @@ public final class RankLink implements AutoCloseable {
     }
 
     /**
+     * The program wants a checkpoint.
+     *
+     * @param call by this number it is answered
+     * @param processes how many ask together; 0: this one by itself
+     * @param epoch the last that this rank has gone through
+     * @param written the one in whose image it is in that call; 0: there is none
+     */
+    public void askCheckpoint(final long call, final int processes, final long epoch, final long written) throws IOException {
+        send(new AskCheckpoint(call, processes, epoch, written));
+    }
+
+    /**
      * For the message of the phase's deadline, and for status.
      *
      * @param done how much of the phase's work, in units of the rank's choice, which nobody is shown so far
@@ -502,6 +516,8 @@ public final class RankLink implements AutoCloseable {
                 commands.add(new CheckQuestion(c.id()));
             } else if (message instanceof AskWork a) {
                 commands.add(new WorkQuestion(a.id()));
+            } else if (message instanceof Asked a) {
+                commands.add(new ProgramAnswer(a.call(), a.safe(), a.problem()));
             } else if (message instanceof Found f) {
                 found.replace(f.id(), f.values());
             } else if (message instanceof Held h) {

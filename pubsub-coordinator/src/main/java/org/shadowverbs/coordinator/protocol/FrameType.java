@@ -15,6 +15,8 @@ public final class FrameType {
     public static final byte HELLO = 1;
     public static final byte WELCOME = 2;
     public static final byte REFUSED = 3;
+    public static final byte ASK_CHECKPOINT = 4;
+    public static final byte ASKED = 5;
     public static final byte CHECKPOINT = 10;
     public static final byte CONTRIBUTE = 11;
     public static final byte REPLY = 12;

@@ -12,6 +12,8 @@ public final class RankMessages {
             Map.entry(FrameType.HELLO, Hello.class),
             Map.entry(FrameType.WELCOME, Welcome.class),
             Map.entry(FrameType.REFUSED, Refused.class),
+            Map.entry(FrameType.ASK_CHECKPOINT, AskCheckpoint.class),
+            Map.entry(FrameType.ASKED, Asked.class),
             Map.entry(FrameType.CHECKPOINT, Checkpoint.class),
             Map.entry(FrameType.CONTRIBUTE, Contribute.class),
             Map.entry(FrameType.REPLY, Answer.class),
@@ -54,6 +56,18 @@ public final class RankMessages {
 
     /** The answer to any hello that can't be accepted; the connection is closed after it. */
     public record Refused(String reason) implements Message {
+    }
+
+    /**
+     * The program wants a checkpoint: by itself, or with that many processes together ({@code processes} above 0). It is asked again
+     * while the call waits. {@code epoch}: the last that the rank has gone through. {@code written}: the one in whose image it is in
+     * that call; 0: there is none.
+     */
+    public record AskCheckpoint(long call, int processes, long epoch, long written) implements Message {
+    }
+
+    /** The answer: the checkpoint of {@code safe} is safe, which ends the call; or, with 0, it was heard, or has a {@code problem}. */
+    public record Asked(long call, long safe, String problem) implements Message {
     }
 
     public record Checkpoint(long epoch, int deadlineSeconds, Map<String, String> options) implements Message {

@@ -54,6 +54,7 @@ final class CheckpointRun {
     private final ImageChoice images;
     private final boolean kill;
     private final boolean detached;
+    private final boolean together;
     private final Report report;
     /** Who was late on the way back, and came. */
     private final Set<String> late = new LinkedHashSet<>();
@@ -95,10 +96,11 @@ final class CheckpointRun {
     /**
      * @param kill the job ends with it
      * @param detached devices are closed for it also where they could stay open
+     * @param together it ends calls by which several processes ask for one together
      */
     CheckpointRun(final Job job, final Path directory, final int keep, final ImageChoice images, final boolean kill,
-            final boolean detached,
-            final Report report) {
+            final boolean detached, final boolean together, final Report report) {
+        this.together = together;
         this.job = job;
         epoch = job.epoch();
         this.directory = directory;
@@ -143,7 +145,8 @@ final class CheckpointRun {
             told = true;
             epoch.tellBegun(new Checkpoint(number, epoch.deadlineSeconds(), Map.of("kill", Boolean.toString(kill),
                     CheckpointRequest.DETACHED, Boolean.toString(detached), CheckpointRequest.WRITES,
-                    Boolean.toString(images.preCopy() || images.fullEvery() > 1))));
+                    Boolean.toString(images.preCopy() || images.fullEvery() > 1), CheckpointRequest.TOGETHER,
+                    Boolean.toString(together))));
             exchange(Phase.ANNOUNCE);
             closed = System.nanoTime();
             exchange(Phase.CLOSE);
@@ -246,6 +249,12 @@ final class CheckpointRun {
         final Exchange first = epoch.complete(phase, 0);
         if (phase == Phase.CLOSE && !epoch.unanimous(first)) {
             epoch.complete(phase, 1); // whose the queue pairs are that several have open is known only now
+        }
+        // No gate is closed before the programs of all ranks are out of the sections that they keep free of checkpoints.
+        Exchange last = first;
+        for (int round = 1; phase == Phase.ANNOUNCE && !epoch.unanimous(last); round++) {
+            epoch.requireTime(last);
+            last = epoch.complete(phase, round);
         }
         phaseDone(phase.name(), start, ranksDone());
     }

@@ -78,6 +78,7 @@ public final class Coordinator implements AutoCloseable {
     private final Inspections inspections;
     private final PeriodicCheckpoints periodic;
     private final Recovery recovery;
+    private final ProgramCheckpoints programs;
     private final JobState before;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("conductor").factory());
@@ -144,6 +145,9 @@ public final class Coordinator implements AutoCloseable {
         recovery.options(options.recovery());
         job.recovery(recovery);
         job.onWishes(this::userAsked);
+        programs = new ProgramCheckpoints(job, conductor, clock,
+                () -> checkpoint(false, false, false, line -> log.add("checkpoint for the program: " + line)));
+        job.onAsked(programs);
         log.add("coordinator of job " + job.name() + " listens at port " + port
                 + (before == null ? "" : ", started anew after epoch " + before.epoch()));
         acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
@@ -489,7 +493,9 @@ public final class Coordinator implements AutoCloseable {
         final Path directory = checkpointDirectory();
         final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
         final ImageChoice images = options.images().with(job::setting).preCopied(preCopy);
-        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, images, kill, detached, report).run();
+        final boolean together = programs.together();
+        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, images, kill, detached, together, report).run();
+        programs.made(outcome, together);
         periodic.made(outcome);
         saveState();
         return outcome;

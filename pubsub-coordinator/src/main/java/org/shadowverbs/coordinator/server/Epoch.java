@@ -333,7 +333,7 @@ final class Epoch {
             // The ranks go on with what is next at once.
             if (phase == Phase.REPLAYED) {
                 goTo(Stage.OPENING);
-            } else if (phase != Phase.DETACH && (phase != Phase.DRAIN || unanimous)) {
+            } else if (phase != Phase.DETACH && (phase != Phase.DRAIN && phase != Phase.ANNOUNCE || unanimous)) {
                 goTo(Stage.of(Phase.of(phase.ordinal() + 1)));
             }
             if (phase == Phase.PAIRED) {

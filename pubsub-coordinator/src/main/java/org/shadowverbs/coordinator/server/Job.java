@@ -39,6 +39,7 @@ import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiState;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
+import org.shadowverbs.coordinator.protocol.RankMessages.AskCheckpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.AskWork;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
 import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
@@ -94,6 +95,7 @@ final class Job {
     private Recovery recovery;
     private final HangWatch hangs = new HangWatch(System::nanoTime);
     private Wishes wishes = (what, signal) -> { };
+    private ProgramCheckpoints programs;
     /** The last that was asked. */
     private Inspection inspection;
 
@@ -137,6 +139,11 @@ final class Job {
     /** @param listener is told, with the lock held, of what users want by signals */
     void onWishes(final Wishes listener) {
         wishes = listener;
+    }
+
+    /** @param asked hears of programs that want a checkpoint, and of ranks that have gone */
+    void onAsked(final ProgramCheckpoints asked) {
+        locked(() -> programs = asked);
     }
 
     /** Answers are for this one from now on. */
@@ -254,7 +261,10 @@ final class Job {
                 members.writeOff(session.host());
                 recovery.hostLost("the agent of host " + session.host() + " was lost, and has not come back");
             }
-            members.giveUp(session).forEach(epoch::lostWithAgent);
+            members.giveUp(session).forEach(rank -> {
+                programs.gone(rank);
+                epoch.lostWithAgent(rank);
+            });
             epoch.changed();
         } finally {
             lock.unlock();
@@ -408,6 +418,7 @@ final class Job {
     /** The others have gone on without it. It opens its gate, and may join again. */
     private void turnAway(final AgentSession from, final Rank rank, final long itsEpoch) {
         members.remove(rank.uid);
+        programs.gone(rank);
         from.send(new RankNumber(rank.uid, -1, epoch.number(), epoch.attempt(), epoch.deadlineSeconds(),
                 "the others have gone on from epoch " + itsEpoch + " without this process"));
     }
@@ -429,6 +440,7 @@ final class Job {
         if (inspection != null) {
             inspection.gone(rank);
         }
+        programs.gone(rank);
         epoch.gone(rank, what, normal);
         recovery.rankGone(what, m.how() <= 1, m.status());
     }
@@ -459,6 +471,7 @@ final class Job {
                 }
             }
             case Work w -> hangs.works(rank.uid, w.work());
+            case AskCheckpoint a -> programs.asked(rank, a);
             case Progress p -> epoch.progress(rank, p.waitingFor());
             case Publish p -> p.values().forEach((key, value) -> published.publish(key, value, epoch.number()));
             case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(),

@@ -23,6 +23,7 @@ import org.shadowverbs.coordinator.client.Command;
 import org.shadowverbs.coordinator.client.Contribution;
 import org.shadowverbs.coordinator.client.LinkLost;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.client.ProgramAnswer;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.Reply;
@@ -50,10 +51,15 @@ final class TestRank implements AutoCloseable {
     final List<CheckpointAborted> aborts = new CopyOnWriteArrayList<>();
     /** One element each time its gate opens again. */
     final BlockingQueue<Long> opened = new LinkedBlockingQueue<>();
+    /** What the coordinator has said of checkpoints that its program asked for. */
+    final BlockingQueue<ProgramAnswer> answers = new LinkedBlockingQueue<>();
     /** What others have told it: "number: text". */
     final BlockingQueue<String> heard = new LinkedBlockingQueue<>();
     final BlockingQueue<String> ended = new LinkedBlockingQueue<>();
+    final List<CheckpointRequest> requests = new CopyOnWriteArrayList<>();
     volatile int drainRounds = 2;
+    /** In so many rounds of ANNOUNCE its program is in a section that is kept free of checkpoints. */
+    volatile int outsideAfter;
     /** Whether its devices may stay open. */
     volatile boolean keepsDevices;
     volatile Before before = (rank, phase, round) -> { };
@@ -88,6 +94,7 @@ final class TestRank implements AutoCloseable {
                             link.answer(q, outlook);
                         }
                     }
+                    case ProgramAnswer a -> answers.add(a);
                     case LinkLost l -> {
                         ended.add("lost: " + l.reason());
                         return;
@@ -114,7 +121,11 @@ final class TestRank implements AutoCloseable {
 
     private void checkpoint(final CheckpointRequest r) throws IOException {
         try {
-            exchange(r.epoch(), Phase.ANNOUNCE, 0, true);
+            requests.add(r);
+            int announced = 0;
+            while (!exchange(r.epoch(), Phase.ANNOUNCE, announced, announced >= outsideAfter).unanimous()) {
+                announced++;
+            }
             exchange(r.epoch(), Phase.CLOSE, 0, true);
             exchange(r.epoch(), Phase.PAIRED, 0, true);
             int round = 0;

@@ -61,6 +61,9 @@ final class Checkpoint {
     private static final Duration RECONNECT_DEADLINE = Duration.ofSeconds(30);
     /** The longest pause between two rounds of the drain in which nothing moved. */
     private static final long LONGEST_PAUSE_NANOS = 5_000_000;
+    /** So long it is waited for sections of the program to end, before those that wait are let into theirs: first, and at most. */
+    private static final long SHORT_PATIENCE_NANOS = 100_000_000;
+    private static final long LONG_PATIENCE_NANOS = 1_000_000_000;
 
     private final Native library;
     private final ChosenBackend backend;
@@ -71,6 +74,7 @@ final class Checkpoint {
     private final RealObjects realObjects;
     private final Disconnections disconnections;
     private final Timings timings;
+    private final ProgramCall call;
     private final Agent agent;
     private final CheckpointRequest request;
     private final long epoch;
@@ -87,6 +91,10 @@ final class Checkpoint {
     private Attached attached;
     /** What that would be, while it is not known. */
     private Attached undecided;
+
+    /** As shadowverbs_program.h has it. */
+    private int outcome = ProgramCall.GIVEN_UP;
+    private boolean programTold;
 
     /** Where it is, for whatever may be thrown: it is never left closed. */
     private enum Gate {
@@ -120,7 +128,9 @@ final class Checkpoint {
 
     Checkpoint(final Native library, final ChosenBackend backend, final Model model, final Reattach reattach,
             final QueuePairVerbs queuePairs, final RealObjects realObjects, final Disconnections disconnections,
-            final Timings timings, final Agent agent, final RankLink link, final CheckpointRequest request) {
+            final Timings timings, final ProgramCall call, final Agent agent, final RankLink link,
+            final CheckpointRequest request) {
+        this.call = call;
         this.library = library;
         this.backend = backend;
         this.model = model;
@@ -148,7 +158,17 @@ final class Checkpoint {
         } catch (Throwable t) {
             endWith(t);
         }
+        tellProgram();
         return ending;
+    }
+
+    /** It runs again. */
+    private void tellProgram() {
+        if (!programTold) {
+            programTold = true;
+            library.programAfter(outcome);
+            call.ends(outcome);
+        }
     }
 
     /** The link that was used last; it may be broken. */
@@ -188,7 +208,7 @@ final class Checkpoint {
         boolean reattach;
         try {
             gate = Gate.ANNOUNCED;
-            announce();
+            announceOutsideOfSections();
             timings.end("ANNOUNCE");
             phase = Phase.CLOSE;
             close();
@@ -221,38 +241,73 @@ final class Checkpoint {
         return false;
     }
 
+    /**
+     * The program's callbacks, and its sections. All ranks are out of theirs, and begin none, when the last contribution to ANNOUNCE
+     * is made: no gate is closed before. Where that does not come by waiting somebody may be in one that cannot end before another rank
+     * comes into one, too: so who waits to begin one may begin it, and it is tried again.
+     */
+    private void announceOutsideOfSections() throws Refusal, CheckpointAborted, IOException {
+        final String refused = library.programBefore(TimeUnit.SECONDS.toNanos(request.deadlineSeconds()));
+        if (refused != null) {
+            throw new Refusal(refused);
+        }
+        long patience = SHORT_PATIENCE_NANOS;
+        if (announce(library.sectionsClose(patience))) {
+            return;
+        }
+        String inside;
+        int round = 1;
+        do {
+            library.gateAnnounce(false);
+            library.sectionsPass();
+            patience = Math.min(2 * patience, LONG_PATIENCE_NANOS);
+            inside = library.sectionsClose(patience);
+            library.gateAnnounce(inside == null);
+        } while (!link.exchange(epoch, Phase.ANNOUNCE, round++, outside(inside, Map.of(), Set.of())).unanimous());
+    }
+
+    private static Contribution outside(final String inside, final Map<String, byte[]> publish, final Set<String> want) {
+        return new Contribution(publish, want, inside == null, inside == null ? "" : inside);
+    }
+
     /** Publishes the queue pairs, looks up their peers, keeps error completions back, sets the longest RNR timers. */
-    private void announce() throws Refusal, CheckpointAborted, IOException {
+    private boolean announce(final String inside) throws Refusal, CheckpointAborted, IOException {
         for (final Context context : model.contexts.inOrder()) {
             if (!context.reattached) {
                 Ports.refresh(backend.now(), context, model.masks);
             }
         }
         JoiningRank.begun(link, epoch);
-        library.gateAnnounce(true);
-        exchangePeers(Phase.ANNOUNCE);
+        library.gateAnnounce(inside == null);
+        final boolean allAreOutside = exchangePeers(Phase.ANNOUNCE, inside);
         for (final Connection c : peers.connections()) {
             // At the RNR NAK of a finite count of retries, the sender's error may be minutes, or milliseconds, away.
             if (c.peer != null && c.peer.rnrRetry < 7 && c.qp.attributes.sends() && c.qp.attributes.minRnrTimer() != 0) {
                 c.timerRaised = setMinRnrTimer(c.qp, 0) == 0;
             }
         }
+        return allAreOutside;
     }
 
-    /** Publishes and pairs; refuses queue pairs that cannot be checkpointed. */
-    private void exchangePeers(final Phase phase) throws Refusal, CheckpointAborted, IOException {
+    /**
+     * Publishes and pairs; refuses queue pairs that cannot be checkpointed.
+     *
+     * @param inside who is in a section that is kept free of checkpoints, or null
+     * @return whether all agree to go on
+     */
+    private boolean exchangePeers(final Phase phase, final String inside) throws Refusal, CheckpointAborted, IOException {
         // While the gates are open domains come and go.
         final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank(), receivers.self(),
                 context -> XrcVerbs.device(library, backend.now(), context),
                 qp -> XrcVerbs.targets(library, qp)) : null;
-        Reply reply = publishPeers(phase, 0, domains);
+        Reply reply = publishPeers(phase, 0, domains, inside);
         if (domains != null) {
             model.sharers(sharers(domains, reply.ranks()));
             receivers.findHomes(domains.ranksById());
             shared = domains;
             if (!reply.unanimous()) {
                 // Somebody has the queue pair of another open. Now that nobody changes it any more, its home speaks for it.
-                reply = publishPeers(phase, 1, domains);
+                reply = publishPeers(phase, 1, domains, null);
             }
         }
         final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
@@ -268,10 +323,11 @@ final class Checkpoint {
                 throw new Refusal(c.name() + ": the peer is outside the job");
             }
         }
+        return reply.unanimous();
     }
 
     /** @param domains null: the gates are open */
-    private Reply publishPeers(final Phase phase, final int round, final SharedDomains domains)
+    private Reply publishPeers(final Phase phase, final int round, final SharedDomains domains, final String inside)
             throws CheckpointAborted, IOException {
         peers.refresh();
         final Map<String, byte[]> values = peers.published(kind(phase));
@@ -282,8 +338,8 @@ final class Checkpoint {
             domains.publish(values);
         }
         final boolean known = domains == null || round > 0 || !model.anyForeign();
-        final Reply reply = link.exchange(epoch, phase, round,
-                new Contribution(values, wanted, known, "queue pairs of other processes"));
+        final Reply reply = link.exchange(epoch, phase, round, domains == null ? outside(inside, values, wanted)
+                : new Contribution(values, wanted, known, "queue pairs of other processes"));
         roster.found(reply.found(), reply.ranks());
         return reply;
     }
@@ -327,7 +383,7 @@ final class Checkpoint {
         for (final Context context : model.contexts.inOrder()) {
             Ports.ensure(backend.now(), context, model.masks); // opened since ANNOUNCE
         }
-        exchangePeers(Phase.CLOSE);
+        exchangePeers(Phase.CLOSE, null);
         XrcVerbs.forgetForeignQps(library, model, shared);
         XrcVerbs.refuseManyForeignQps(library, model);
         SharedDomains.check(peers.connections(), qp -> XrcVerbs.targets(library, qp), ranksHaveLeft,
@@ -362,6 +418,7 @@ final class Checkpoint {
         }
         if (gate == Gate.ANNOUNCED) {
             library.gateAnnounce(false);
+            library.sectionsOpen();
         } else {
             library.gateOpen();
         }
@@ -540,6 +597,8 @@ final class Checkpoint {
                 library.say("checkpoint " + epoch + " was given up: " + verdict.reason());
             }
             restored = verdict.outcome() == Verdict.Outcome.RESTORED;
+            outcome = restored ? ProgramCall.RESTARTED : verdict.outcome() == Verdict.Outcome.RESUMED ? ProgramCall.RESUMED
+                    : ProgramCall.GIVEN_UP;
             if (restored) {
                 if (attached != null) {
                     attached = null;
@@ -568,6 +627,7 @@ final class Checkpoint {
         if (gate != Gate.OPEN) {
             gate = Gate.OPEN;
             attached.goOn();
+            tellProgram(); // the agent may be long in coming
             timings.end("gate open");
         }
     }
@@ -585,6 +645,7 @@ final class Checkpoint {
                 library.say("checkpoint " + epoch + " cannot go on: " + trouble);
                 link.fail(epoch, Phase.DETACH, trouble);
             } else {
+                call.detaches();
                 link.detached(epoch);
             }
         } catch (IOException e) {

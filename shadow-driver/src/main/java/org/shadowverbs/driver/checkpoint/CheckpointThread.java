@@ -16,6 +16,7 @@ import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Command;
 import org.shadowverbs.coordinator.client.LinkLost;
 import org.shadowverbs.coordinator.client.LinkLostException;
+import org.shadowverbs.coordinator.client.ProgramAnswer;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.WorkQuestion;
@@ -41,11 +42,13 @@ import org.shadowverbs.ids.Gid;
  * Keeps the link to the agent and runs the checkpoints that come through it. All of it is off the application's way: an
  * agent that is lost is looked for again while the job goes on.
  */
-public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, Disconnections.Others {
+public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, Disconnections.Others,
+        ProgramCall.Link {
     private static final Duration CONNECT_DEADLINE = Duration.ofSeconds(60);
     private static final Duration COORDINATOR_DEADLINE = Duration.ofSeconds(5);
     private static final Duration BOOK_DEADLINE = Duration.ofSeconds(60);
     private static final long POLL_NANOS = 2_000_000;
+    private static final String NOBODY = "no agent serves this process, which runs without checkpoints";
     private static final long STACK = 512 << 10;
 
     private final Native library;
@@ -54,6 +57,7 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
     private final KeyMaps keyMaps;
     private final Disconnections disconnections;
     private final Timings timings;
+    private final ProgramCall call;
     private String uid;
     private String program;
     private volatile Path socket;
@@ -76,6 +80,7 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
         this.keyMaps = keyMaps;
         this.disconnections = new Disconnections(library, model, this);
         this.timings = new Timings(library, "1".equals(System.getenv("SHADOWVERBS_VERBOSE")));
+        this.call = new ProgramCall(library);
     }
 
     public void start(final QueuePairVerbs verbs) {
@@ -101,6 +106,7 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
             library.say("no more checkpoints of this process: " + UnexpectedException.describe(t));
         } finally {
             joining = false;
+            call.nobodyServes(NOBODY);
         }
     }
 
@@ -129,6 +135,7 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
                     link = connect(socket, RankHello.State.FRESH, epoch, CONNECT_DEADLINE);
                     joining &= link.epoch() != 0;
                     tellEnding();
+                    call.again(this);
                     said = false;
                 }
                 final Command command = link.next();
@@ -138,6 +145,8 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
                     link.answer((CheckQuestion) command, outlook());
                 } else if (command instanceof WorkQuestion) {
                     link.answer((WorkQuestion) command, work());
+                } else if (command instanceof ProgramAnswer) {
+                    call.answered((ProgramAnswer) command);
                 } else if (command instanceof LinkLost) {
                     throw new LinkLostException(((LinkLost) command).reason());
                 } else {
@@ -214,15 +223,30 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
     }
 
     private void checkpoint(final CheckpointRequest request) throws IOException {
+        call.begins(request);
         epoch = request.epoch();
         final RealObjects realObjects = new RealObjects(library, backend, model, queuePairs);
         final Reattach reattach = new Reattach(library, backend, model, queuePairs, keyMaps, realObjects, timings);
         final Checkpoint checkpoint = new Checkpoint(library, backend, model, reattach, queuePairs, realObjects,
-                disconnections, timings, this, link, request);
+                disconnections, timings, call, this, link, request);
         ending = checkpoint.run();
         link = checkpoint.link();
         joining &= model.book().isEmpty();
         tellEnding();
+        call.again(this);
+    }
+
+    @Override
+    public void ask(final long number, final int processes, final long written) throws IOException {
+        linked().askCheckpoint(number, processes, epoch, written);
+    }
+
+    @Override
+    public void wantsCheckpoint(final long number, final int processes) {
+        call.wants(number, processes, this);
+        if (!thread.isAlive()) {
+            call.nobodyServes(NOBODY);
+        }
     }
 
     @Override

@@ -34,6 +34,15 @@ public interface Job {
     /** A connection of librdmacm's that a restart has lost is over, see {@link org.shadowverbs.driver.checkpoint.Disconnections}. */
     void disconnect(long token);
 
+    /**
+     * The program waits for a checkpoint, and is answered by {@link org.shadowverbs.driver.nativelib.Native#programAnswer}. Until then
+     * it says so again now and then.
+     *
+     * @param call its number, above those before
+     * @param processes how many ask together; 0: this one by itself
+     */
+    void wantsCheckpoint(long call, int processes);
+
     /** The process is about to end normally. */
     void exit(int status);
 }

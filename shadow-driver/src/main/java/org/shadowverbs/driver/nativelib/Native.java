@@ -49,6 +49,28 @@ public interface Native {
         call(NativeFunction.SV_GATE_OPEN);
     }
 
+    /** @return null, or which thread is still in a section that is kept free of checkpoints; they stay closed then, too */
+    String sectionsClose(long timeoutNanos);
+
+    default void sectionsPass() {
+        call(NativeFunction.SV_SECTIONS_PASS);
+    }
+
+    default void sectionsOpen() {
+        call(NativeFunction.SV_SECTIONS_OPEN);
+    }
+
+    /** @return null, or what the program's callbacks have against a checkpoint */
+    String programBefore(long timeoutNanos);
+
+    /** @param outcome as in shadowverbs_program.h */
+    default void programAfter(final int outcome) {
+        call(NativeFunction.SV_PROGRAM_AFTER, outcome);
+    }
+
+    /** @param why a problem, with an errno value and a result of -1; else empty */
+    void programAnswer(long call, int result, int err, String why);
+
     /** Memory that has been freed goes back to the kernel, and into no image. */
     default void memoryTrim() {
         call(NativeFunction.SV_MEMORY_TRIM);

@@ -103,6 +103,33 @@ public final class NativeLibrary implements Native {
     }
 
     @Override
+    public String sectionsClose(final long timeoutNanos) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment report = sv_gate_report.allocate(arena);
+            return (int) call(NativeFunction.SV_SECTIONS_CLOSE, timeoutNanos, report.address()) == 0 ? null
+                    : "thread " + sv_gate_report.tid(report) + " to call shadowverbs_delay_end";
+        }
+    }
+
+    @Override
+    public String programBefore(final long timeoutNanos) {
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment answer = arena.allocate(ValueLayout.JAVA_INT);
+            final int err = (int) call(NativeFunction.SV_PROGRAM_BEFORE, timeoutNanos, answer.address());
+            return err == 0 ? null : err == VerbsErrno.ETIMEDOUT ? "a callback of the program's has not returned within "
+                    + timeoutNanos / 1_000_000_000 + " s"
+                    : "a callback of the program's has returned " + answer.get(ValueLayout.JAVA_INT, 0);
+        }
+    }
+
+    @Override
+    public void programAnswer(final long call, final int result, final int err, final String why) {
+        try (Arena arena = Arena.ofConfined()) {
+            call(NativeFunction.SV_PROGRAM_ANSWER, call, result, err, arena.allocateFrom(why).address());
+        }
+    }
+
+    @Override
     public long[] cmLost() {
         int room = 64;
         for (;;) {

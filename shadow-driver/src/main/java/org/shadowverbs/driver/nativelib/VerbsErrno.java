@@ -13,6 +13,7 @@ public final class VerbsErrno {
     public static final int ENOSYS = 38;
     public static final int ENODATA = 61;
     public static final int EOPNOTSUPP = 95;
+    public static final int ENOTCONN = 107;
     public static final int ETIMEDOUT = 110;
 
     private VerbsErrno() {

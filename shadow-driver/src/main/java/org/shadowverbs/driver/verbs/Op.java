@@ -55,6 +55,7 @@ public final class Op {
     static final int CM_DISCONNECT = 50;
     static final int FROM_KERNEL = 51;
     public static final int EXIT = 52;
+    static final int CHECKPOINT = 53;
 
     private Op() {
     }

@@ -198,6 +198,10 @@ public final class Verbs {
                 job.exit(r.intArg(0));
                 r.answer(0, 0);
                 break;
+            case Op.CHECKPOINT:
+                job.wantsCheckpoint(r.arg(0), r.intArg(1));
+                r.answer(0, 0);
+                break;
             case Op.CREATE_SRQ:
                 r.answer(sharedReceives.create(r.arg(0), r.struct(1, ibv_srq_init_attr.sizeof())), 0);
                 break;

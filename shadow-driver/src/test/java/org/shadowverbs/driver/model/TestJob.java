@@ -48,6 +48,11 @@ public class TestJob implements Job {
     }
 
     @Override
+    public void wantsCheckpoint(final long call, final int processes) {
+        calls.add("wantsCheckpoint " + call + " " + processes);
+    }
+
+    @Override
     public void exit(final int status) {
         calls.add("exit " + status);
     }

@@ -539,10 +539,19 @@ public class shadowverbs_h extends shadowverbs_h$shared {
     public static int SV_OP_EXIT() {
         return SV_OP_EXIT;
     }
-    private static final int SV_OP_COUNT = (int)53L;
+    private static final int SV_OP_CHECKPOINT = (int)53L;
     /**
      * {@snippet lang=c :
-     * enum sv_op.SV_OP_COUNT = 53
+     * enum sv_op.SV_OP_CHECKPOINT = 53
+     * }
+     */
+    public static int SV_OP_CHECKPOINT() {
+        return SV_OP_CHECKPOINT;
+    }
+    private static final int SV_OP_COUNT = (int)54L;
+    /**
+     * {@snippet lang=c :
+     * enum sv_op.SV_OP_COUNT = 54
      * }
      */
     public static int SV_OP_COUNT() {
@@ -1117,6 +1126,363 @@ public class shadowverbs_h extends shadowverbs_h$shared {
                 traceDowncall("sv_gate_open");
             }
             mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_sections_close {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_sections_close");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_sections_close(int64_t timeout_ns, struct sv_gate_report *report)
+     * }
+     */
+    public static FunctionDescriptor sv_sections_close$descriptor() {
+        return sv_sections_close.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_sections_close(int64_t timeout_ns, struct sv_gate_report *report)
+     * }
+     */
+    public static MethodHandle sv_sections_close$handle() {
+        return sv_sections_close.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_sections_close(int64_t timeout_ns, struct sv_gate_report *report)
+     * }
+     */
+    public static MemorySegment sv_sections_close$address() {
+        return sv_sections_close.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_sections_close(int64_t timeout_ns, struct sv_gate_report *report)
+     * }
+     */
+    public static int sv_sections_close(long timeout_ns, MemorySegment report) {
+        var mh$ = sv_sections_close.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_sections_close", timeout_ns, report);
+            }
+            return (int)mh$.invokeExact(timeout_ns, report);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_sections_pass {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_sections_pass");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_sections_pass()
+     * }
+     */
+    public static FunctionDescriptor sv_sections_pass$descriptor() {
+        return sv_sections_pass.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_sections_pass()
+     * }
+     */
+    public static MethodHandle sv_sections_pass$handle() {
+        return sv_sections_pass.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_sections_pass()
+     * }
+     */
+    public static MemorySegment sv_sections_pass$address() {
+        return sv_sections_pass.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_sections_pass()
+     * }
+     */
+    public static void sv_sections_pass() {
+        var mh$ = sv_sections_pass.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_sections_pass");
+            }
+            mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_sections_open {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(    );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_sections_open");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_sections_open()
+     * }
+     */
+    public static FunctionDescriptor sv_sections_open$descriptor() {
+        return sv_sections_open.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_sections_open()
+     * }
+     */
+    public static MethodHandle sv_sections_open$handle() {
+        return sv_sections_open.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_sections_open()
+     * }
+     */
+    public static MemorySegment sv_sections_open$address() {
+        return sv_sections_open.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_sections_open()
+     * }
+     */
+    public static void sv_sections_open() {
+        var mh$ = sv_sections_open.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_sections_open");
+            }
+            mh$.invokeExact();
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_program_before {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.of(
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_program_before");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * int sv_program_before(int64_t timeout_ns, int32_t *answer)
+     * }
+     */
+    public static FunctionDescriptor sv_program_before$descriptor() {
+        return sv_program_before.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * int sv_program_before(int64_t timeout_ns, int32_t *answer)
+     * }
+     */
+    public static MethodHandle sv_program_before$handle() {
+        return sv_program_before.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * int sv_program_before(int64_t timeout_ns, int32_t *answer)
+     * }
+     */
+    public static MemorySegment sv_program_before$address() {
+        return sv_program_before.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * int sv_program_before(int64_t timeout_ns, int32_t *answer)
+     * }
+     */
+    public static int sv_program_before(long timeout_ns, MemorySegment answer) {
+        var mh$ = sv_program_before.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_program_before", timeout_ns, answer);
+            }
+            return (int)mh$.invokeExact(timeout_ns, answer);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_program_after {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_INT
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_program_after");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_program_after(int outcome)
+     * }
+     */
+    public static FunctionDescriptor sv_program_after$descriptor() {
+        return sv_program_after.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_program_after(int outcome)
+     * }
+     */
+    public static MethodHandle sv_program_after$handle() {
+        return sv_program_after.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_program_after(int outcome)
+     * }
+     */
+    public static MemorySegment sv_program_after$address() {
+        return sv_program_after.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_program_after(int outcome)
+     * }
+     */
+    public static void sv_program_after(int outcome) {
+        var mh$ = sv_program_after.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_program_after", outcome);
+            }
+            mh$.invokeExact(outcome);
+        } catch (Error | RuntimeException ex) {
+           throw ex;
+        } catch (Throwable ex$) {
+           throw new AssertionError("should not reach here", ex$);
+        }
+    }
+
+    private static class sv_program_answer {
+        public static final FunctionDescriptor DESC = FunctionDescriptor.ofVoid(
+            shadowverbs_h.C_LONG,
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_INT,
+            shadowverbs_h.C_POINTER
+        );
+
+        public static final MemorySegment ADDR = SYMBOL_LOOKUP.findOrThrow("sv_program_answer");
+
+        public static final MethodHandle HANDLE = Linker.nativeLinker().downcallHandle(ADDR, DESC);
+    }
+
+    /**
+     * Function descriptor for:
+     * {@snippet lang=c :
+     * void sv_program_answer(uint64_t call, int result, int err, const char *why)
+     * }
+     */
+    public static FunctionDescriptor sv_program_answer$descriptor() {
+        return sv_program_answer.DESC;
+    }
+
+    /**
+     * Downcall method handle for:
+     * {@snippet lang=c :
+     * void sv_program_answer(uint64_t call, int result, int err, const char *why)
+     * }
+     */
+    public static MethodHandle sv_program_answer$handle() {
+        return sv_program_answer.HANDLE;
+    }
+
+    /**
+     * Address for:
+     * {@snippet lang=c :
+     * void sv_program_answer(uint64_t call, int result, int err, const char *why)
+     * }
+     */
+    public static MemorySegment sv_program_answer$address() {
+        return sv_program_answer.ADDR;
+    }
+
+    /**
+     * {@snippet lang=c :
+     * void sv_program_answer(uint64_t call, int result, int err, const char *why)
+     * }
+     */
+    public static void sv_program_answer(long call, int result, int err, MemorySegment why) {
+        var mh$ = sv_program_answer.HANDLE;
+        try {
+            if (TRACE_DOWNCALLS) {
+                traceDowncall("sv_program_answer", call, result, err, why);
+            }
+            mh$.invokeExact(call, result, err, why);
         } catch (Error | RuntimeException ex) {
            throw ex;
         } catch (Throwable ex$) {
