@@ -567,9 +567,9 @@ public final class Agent implements AutoCloseable {
                 ReceiverRegister.clear(options.runDirectory());
                 JobBackend.forget(options.socket());
                 AddressBook.forget(options.socket());
-                for (final Path place : launchedAt) {
-                    AgentPlace.stay(place, job());
-                }
+            }
+            for (final Path place : launchedAt) {
+                AgentPlace.stay(place, job()); // what was restored ends with this agent: what is launched there now is another job's
             }
             socket.close();
             output.close();
