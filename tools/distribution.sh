@@ -36,10 +36,7 @@ else
 	rm -f "$new/newer.jar"
 fi
 # Else each JVM unpacks it for itself, into the folder for temporary files, where one that is killed leaves it.
-case $(uname -m) in
-x86_64) lz4=net/jpountz/util/linux/amd64/liblz4-java.so ;;
-*) lz4=net/jpountz/util/linux/$(uname -m)/liblz4-java.so ;;
-esac
+lz4=net/jpountz/util/linux/$(uname -m | sed 's/^x86_64$/amd64/')/liblz4-java.so
 if (cd "$new" && "$java_home/bin/jar" --extract --file lib/lz4-java.jar "$lz4") && [ -e "$new/$lz4" ]; then
 	mv "$new/$lz4" "$new/lib/liblz4-java.so"
 	rm -r "$new/net"

@@ -91,7 +91,7 @@ check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi $(TEST_
 	@tests/rooms
 	@tests/coverage $(LIBRARY)
 	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
-	@$(MAKE) -s -C program check
+	@$(if $(SAN),,$(MAKE) -s -C program check)
 	@tests/job-root $(TEST_DIR)/shadowverbs-job-root
 	@echo pmi
 	@ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 timeout 180 $(TEST_DIR)/pmi

@@ -98,38 +98,44 @@ void sv_program_answer(uint64_t which, int result, int err, const char *why)
 	sv_futex_wake(&call.answered, INT_MAX);
 }
 
-static int delay_begin(void)
+/* What the call returns at once, or SHADOWVERBS_DONE: it goes on, in a rank. */
+static int enter(const char *function)
 {
 	if (!launched())
 		return SHADOWVERBS_ABSENT;
-	if (join("shadowverbs_delay_begin"))
-		return -1;
-	sv_section_begin(sv_thread_self());
-	return SHADOWVERBS_DONE;
+	return join(function) ? -1 : SHADOWVERBS_DONE;
+}
+
+static int delay_begin(void)
+{
+	int entered = enter("shadowverbs_delay_begin");
+
+	if (entered == SHADOWVERBS_DONE)
+		sv_section_begin(sv_thread_self());
+	return entered;
 }
 
 static int delay_end(void)
 {
-	if (!launched())
-		return SHADOWVERBS_ABSENT;
-	if (join("shadowverbs_delay_end"))
-		return -1;
-	return sv_section_end(sv_thread_self()) ? SHADOWVERBS_DONE
-						: sv_problem(EPERM, "this thread is in no section that shadowverbs_delay_begin has begun");
+	int entered = enter("shadowverbs_delay_end");
+
+	if (entered != SHADOWVERBS_DONE || sv_section_end(sv_thread_self()))
+		return entered;
+	return sv_problem(EPERM, "this thread is in no section that shadowverbs_delay_begin has begun");
 }
 
 static int add_callbacks(const struct shadowverbs_callbacks *callbacks, void *argument)
 {
-	if (!launched())
-		return SHADOWVERBS_ABSENT;
-	return join("shadowverbs_register") ? -1 : sv_callbacks_add(callbacks, argument);
+	int entered = enter("shadowverbs_register");
+
+	return entered == SHADOWVERBS_DONE ? sv_callbacks_add(callbacks, argument) : entered;
 }
 
 static int remove_callbacks(int which)
 {
-	if (!launched())
-		return SHADOWVERBS_ABSENT;
-	return join("shadowverbs_unregister") ? -1 : sv_callbacks_remove(which);
+	int entered = enter("shadowverbs_unregister");
+
+	return entered == SHADOWVERBS_DONE ? sv_callbacks_remove(which) : entered;
 }
 
 const struct sv_program *sv_program(void)

@@ -46,6 +46,16 @@ final class ProgramCheckpointsTest {
         return answer.problem();
     }
 
+    /** The coordinator begins no checkpoint before this is counted down. */
+    private CountDownLatch busy() {
+        final CountDownLatch busy = new CountDownLatch(1);
+        job.coordinator.conductor().submit(() -> {
+            busy.await();
+            return null;
+        });
+        return busy;
+    }
+
     private void idle() throws Exception {
         job.coordinator.conductor().submit(() -> { }).get(40, TimeUnit.SECONDS);
     }
@@ -54,11 +64,7 @@ final class ProgramCheckpointsTest {
     void allThatWaitWhenItBeginsHaveTheSame() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
-        final CountDownLatch busy = new CountDownLatch(1);
-        job.coordinator.conductor().submit(() -> {
-            busy.await();
-            return null;
-        });
+        final CountDownLatch busy = busy();
         a.link.askCheckpoint(1, 0, 0, 0);
         heard(a, 1);
         b.link.askCheckpoint(5, 0, 0, 0);
@@ -85,11 +91,7 @@ final class ProgramCheckpointsTest {
     @Test
     void oneThatSomebodyElseHasAskedForServes() throws Exception {
         final TestRank a = job.rank("a");
-        final CountDownLatch busy = new CountDownLatch(1);
-        job.coordinator.conductor().submit(() -> {
-            busy.await();
-            return null;
-        });
+        final CountDownLatch busy = busy();
         final var users = job.begin();
         a.link.askCheckpoint(1, 0, 0, 0);
         heard(a, 1);
