@@ -377,6 +377,7 @@ public final class Coordinator implements AutoCloseable {
         job.history().restarted(new JobHistory(manifest.history().ranMillis(), manifest.history().failures(), true,
                 manifest.millis()));
         job.restartProblem("");
+        job.isBack();
         tellRestarts("");
         epoch.end();
         saveState();

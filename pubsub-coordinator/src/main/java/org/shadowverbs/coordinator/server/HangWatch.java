@@ -37,8 +37,12 @@ final class HangWatch {
         last = clock.getAsLong();
     }
 
-    /** Whether nothing has gone on for so long. */
+    /** Whether nothing has gone on for so long. Who has been told so is told again after as long: what it does needs its time. */
     boolean hangs(final Duration time) {
-        return clock.getAsLong() - last > time.toNanos();
+        final boolean hangs = clock.getAsLong() - last > time.toNanos();
+        if (hangs) {
+            goesOn();
+        }
+        return hangs;
     }
 }

@@ -533,6 +533,14 @@ final class Job {
         }
     }
 
+    /** Its ranks run again. Nobody may have looked since before: a restart can be that short. */
+    void isBack() {
+        locked(() -> {
+            hangs.goesOn();
+            return null;
+        });
+    }
+
     /** Asks all ranks whether they go on; and looks whether any has, since long. */
     void watchForHangs(final Duration time) {
         lock.lock();

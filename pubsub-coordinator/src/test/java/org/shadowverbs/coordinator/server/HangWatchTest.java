@@ -32,6 +32,17 @@ class HangWatchTest {
         assertTrue(watch.hangs(TIME));
     }
 
+    /** It may be back sooner than anybody looks again. */
+    @Test
+    void aJobThatIsBroughtBackHasItsTimeAgain() {
+        pass(11);
+        assertTrue(watch.hangs(TIME));
+        pass(9);
+        assertFalse(watch.hangs(TIME));
+        pass(2);
+        assertTrue(watch.hangs(TIME));
+    }
+
     @Test
     void aRankThatComesOrSomethingElseThatGoesOnIsProgress() {
         watch.works("a", 5);
