@@ -254,12 +254,6 @@ bool receive_completed(struct job *job, const struct ibv_wc *wc)
 			    wc->wr_id, ibv_wc_status_str(wc->status));
 		return false;
 	}
-	/* The higher rank destroys the old pair first. A checkpoint puts the other end in error then: see docs/LIMITS.md. */
-	if (wc->status == IBV_WC_WR_FLUSH_ERR && queue == &holder->old_queue && job->rank < holder->peer) {
-		holder->receive_owner[buffer] = 0;
-		--*posted_receives(holder, queue);
-		return true;
-	}
 	if (wc->status != IBV_WC_SUCCESS) {
 		tally_found(&job->tally, FOUND_UNEXPECTED, 1, "receive from rank %d with status '%s', vendor error %#x",
 			    connection->peer, ibv_wc_status_str(wc->status), wc->vendor_err);

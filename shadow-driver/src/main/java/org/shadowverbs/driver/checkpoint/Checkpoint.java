@@ -534,7 +534,7 @@ final class Checkpoint {
         final WayBack way = new WayBack(link, epoch, this::reconnect);
         realObjects.watched(() -> way.progress(Phase.DETACH, "its devices to take everything back"));
         for (final Connection c : peers.connections()) {
-            c.qp.peerGone |= c.pairing == Pairing.GONE;
+            c.rememberPeer();
         }
         return realObjects.destroy();
     }

@@ -163,7 +163,9 @@ public final class PeerTable {
             final byte[] alive = found.get(own.destKey(living));
             final byte[] bytes = alive != null ? alive : found.get(own.destKey(QpRecord.Kind.DESTROYED));
             c.peer = bytes == null ? null : QpRecord.decode(bytes);
-            c.pairing = c.qp.peerGone ? Pairing.GONE : classify(c.qp, c.peer, ranksHaveLeft);
+            final Pairing now = classify(c.qp, c.peer, ranksHaveLeft);
+            // What was published of a peer's end was so only once.
+            c.pairing = c.qp.peerGone && now != Pairing.CONNECTED ? Pairing.GONE : now;
             if (c.pairing == Pairing.CONNECTED) {
                 c.qp.wasPaired = true;
                 c.qp.peerRank = c.peer.rank;

@@ -53,7 +53,7 @@ public final class Connection implements Pool.User {
         STAYS,
         /** The drain has put it where it must not stay, or what it holds does not wait for ever. */
         RESETS,
-        /** Nobody answers it any more, or nobody knows what has taken effect: the application sees an error. */
+        /** Nobody knows what has taken effect: the application sees an error. */
         FAILS
     }
 
@@ -61,7 +61,7 @@ public final class Connection implements Pool.User {
     public Fate fate() {
         final Bookmark b = end.bookmark;
         final QpAttributes a = qp.attributes;
-        if (pairing == Pairing.GONE || end.failAfterwards) {
+        if (end.failAfterwards) {
             return Fate.FAILS;
         }
         if (a.state() == verbs_h.IBV_QPS_ERR() || a.state() == verbs_h.IBV_QPS_RESET()) {
@@ -69,10 +69,16 @@ public final class Connection implements Pool.User {
         }
         final boolean changed = end.withdrawn || end.flushing || b.landings > 0 || b.marker == Bookmark.MARKER_POSTED
                 || granted && a.state() == verbs_h.IBV_QPS_RTR();
-        // Retries of a request that cannot take effect run out: where they are finite, and where there is no answer at all.
-        final boolean runsOut = qp.reliable() && a.sends() && b.retired < b.posted
+        // Retries of a request that cannot take effect run out: where they are finite, and where there is no answer at all. Of one
+        // whose peer is gone they would have run out without a checkpoint, too.
+        final boolean runsOut = qp.reliable() && a.sends() && b.retired < b.posted && pairing != Pairing.GONE
                 && (a.rnrRetry() < INFINITE_RNR_RETRY || pairing == Pairing.UNREADY);
         return changed || runsOut ? Fate.RESETS : Fate.STAYS;
+    }
+
+    /** What has become of the peer, for what is made of this end from now on. */
+    public void rememberPeer() {
+        qp.peerGone = pairing == Pairing.GONE || qp.peerGone && pairing != Pairing.CONNECTED;
     }
 
     /** The peer's end must be reset with this one. */

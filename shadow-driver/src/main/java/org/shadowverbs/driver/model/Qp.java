@@ -59,7 +59,7 @@ public final class Qp extends Resource {
     public long remoteKeyMap;
     /** For an XRC send queue pair: the native table of the peer's SRQ numbers, or 0. */
     public long srqNumberMap;
-    /** The peer's end was destroyed, or its process ended: nobody answers. Until the next reset. */
+    /** The peer's end was destroyed, or its process ended: nobody answers, and nobody sends. Until the next reset. */
     public boolean peerGone;
     /** The rank of its peer at the last checkpoint; -1: it was connected to none. */
     public int peerRank = -1;

@@ -185,6 +185,7 @@ public final class Attached {
     }
 
     private void settle(final Connection c, final long epoch) throws Refusal {
+        c.rememberPeer();
         if (resets.contains(c)) {
             if (!c.resetsWithPeer()) {
                 reset(c);
@@ -259,7 +260,6 @@ public final class Attached {
     }
 
     private void fail(final Connection c) {
-        c.qp.peerGone |= c.fate() == Connection.Fate.FAILS && !c.resetsWithPeer();
         library.qpBind(c.qp.virtual, 0);
         if (c.qp.attributes.state() != verbs_h.IBV_QPS_RESET()) {
             modify(c.qp, verbs_h.IBV_QPS_ERR());

@@ -230,7 +230,7 @@ public final class Reattach {
     /** Gives everything back to the device; after a checkpoint that succeeded that was done long ago. */
     private void destroy(final List<Connection> connections) {
         for (final Connection c : connections) {
-            c.qp.peerGone |= c.pairing == Pairing.GONE;
+            c.rememberPeer();
         }
         final String trouble = realObjects.destroy();
         if (trouble != null) {
@@ -436,9 +436,6 @@ public final class Reattach {
                 realObjects.xrc().openAnew(qp);
                 continue;
             }
-            if (qp.peerGone) {
-                qp.attributes.failed();
-            }
             queuePairs.pushRemoteIds(qp);
             if (!walk(qp)) {
                 continue;
@@ -554,15 +551,13 @@ public final class Reattach {
         return position.get(java.lang.foreign.ValueLayout.JAVA_LONG, 0);
     }
 
-    /** Queue pairs that nobody answers complete what they hold in error, as an HCA would do. */
+    /** Those that the device does not take back, and those with a request in doubt, complete what they hold in error. */
     private void fail(final List<Connection> connections) {
-        for (final Qp qp : model.qps.inOrder()) {
-            if (qp.peerGone || broken.contains(qp)) {
-                library.qpFail(qp.virtual);
-            }
+        for (final Qp qp : broken) {
+            library.qpFail(qp.virtual);
         }
         for (final Connection c : connections) {
-            if (c.end.failAfterwards && !c.qp.peerGone) {
+            if (c.end.failAfterwards && !broken.contains(c.qp)) {
                 c.qp.attributes.failed();
                 library.qpFail(c.qp.virtual);
             }

@@ -343,7 +343,11 @@ public final class QueuePairVerbs {
             }
             ibv_qp_attr.rq_psn(real, ibv_qp_attr.rq_psn(real) + psnShift & PSN_MASK);
             ibv_qp_attr.sq_psn(real, ibv_qp_attr.sq_psn(real) + psnShift & PSN_MASK);
-            translate.toReal(qp.context(), real, mask);
+            if (qp.peerGone) {
+                translate.toNobody(qp.context(), real, mask);
+            } else {
+                translate.toReal(qp.context(), real, mask);
+            }
             return backend.now().modifyQp(qp.real, real, mask);
         }
     }

@@ -26,6 +26,9 @@ final class Translate {
     /** Where nobody is. */
     private static final Gid NOBODY = new Gid(0xfe80L << 48, 0);
 
+    /** That of multicast groups, which no queue pair has (IBTA volume 1, 3.5.10). */
+    private static final int NO_QUEUE_PAIR = 0xffffff;
+
     private final ChosenBackend backend;
     private final Model model;
     private final Job job;
@@ -52,6 +55,26 @@ final class Translate {
         if ((mask & verbs_h.IBV_QP_ALT_PATH()) != 0) {
             address(context, ibv_qp_attr.alt_ah_attr(attr), portOf(find(ibv_qp_attr.alt_ah_attr(attr), qpNum)));
         }
+    }
+
+    /**
+     * Rewrites attr in place, of a queue pair whose peer is gone: it stays connected, and nothing answers what it sends. The port
+     * is the queue pair's own, which can be reached.
+     */
+    void toNobody(final Context context, final MemorySegment attr, final int mask) {
+        if ((mask & verbs_h.IBV_QP_DEST_QPN()) != 0) {
+            ibv_qp_attr.dest_qp_num(attr, NO_QUEUE_PAIR);
+        }
+        if ((mask & verbs_h.IBV_QP_AV()) != 0) {
+            toOwnPort(context, ibv_qp_attr.ah_attr(attr));
+        }
+        if ((mask & verbs_h.IBV_QP_ALT_PATH()) != 0) {
+            toOwnPort(context, ibv_qp_attr.alt_ah_attr(attr));
+        }
+    }
+
+    private void toOwnPort(final Context context, final MemorySegment ah) {
+        address(context, ah, context.port(ibv_ah_attr.port_num(ah)));
     }
 
     /** The peer's remote keys that do not mean themselves. */

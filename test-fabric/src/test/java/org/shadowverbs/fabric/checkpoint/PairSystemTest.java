@@ -41,7 +41,7 @@ final class PairSystemTest {
                 + "no-remote-write --mode blocked, no-remote-write --mode blocked --signaled, full-queue --mode last-signaled,"
                 + RETRIES_THAT_RUN_OUT + ","
                 + "full-queue --mode unsignaled, full-queue --signaled",
-        "unread --mode all, unread --mode partly, in-error --mode fallen, in-error --mode limits, extended-cq --mode plain,"
+        "unread --mode all, unread --mode partly, in-error --mode fallen, in-error --mode limits, peer-left, extended-cq --mode plain,"
                 + "extended-cq --mode timestamps, unreliable --mode uc, unreliable --mode ud, memory-window --mode type-2,"
                 + "memory-window --mode type-1, memory-window --mode invalid",
         "sleeper --mode event, sleeper --mode epoll, sleeper --mode pending, unsignaled-tail --mode plain,"
@@ -102,7 +102,7 @@ final class PairSystemTest {
                 "memory-window --mode invalid", "unreliable --mode uc", "unreliable --mode ud",
                 "extended-cq --mode timestamps", "datagram --mode group", "datagram --mode unicast",
                 "held-sends --mode tail", "held-sends --mode shared", "held-sends --mode begun", "xrc --signaled", "xrc --mode opened",
-                "xrc --mode shared", "in-error --mode fallen", "in-error --mode limits"};
+                "xrc --mode shared", "in-error --mode fallen", "in-error --mode limits", "peer-left"};
             restart(job, second, cases);
         }
     }
