@@ -26,8 +26,10 @@ import org.shadowverbs.coordinator.client.ReceiverRegister;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.Relocation;
 import org.shadowverbs.coordinator.process.CheckpointException;
+import org.shadowverbs.coordinator.process.ChosenCheckpointer;
 import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
+import org.shadowverbs.coordinator.process.UserCommands;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
@@ -163,7 +165,8 @@ public final class Agent implements AutoCloseable {
         log = new EventLog(options.runDirectory().resolve("agent.log"));
         coordinator = new CoordinatorLink(options, log, this::hello, this::fromCoordinator, this::coordinatorLost,
                 this::endIfIdle, this::cutOff);
-        images = new ImageWorker(options, checkpointer, coordinator::send);
+        final ProcessCheckpointer chosen = new ChosenCheckpointer(checkpointer, this::commands);
+        images = new ImageWorker(options, chosen, coordinator::send);
         standIns = new StandIns(log, options.ownCommand(), coordinator::send, this::signalRestored);
         output = new FarOutput(options.runDirectory(), log, coordinator::send);
         programs = new LaunchedPrograms(lock, options, log, coordinator, standIns, output);
@@ -172,7 +175,7 @@ public final class Agent implements AutoCloseable {
         recovery = new LocalRecovery(options, log, ranks, programs, images, restorer, standIns, fetched, this::roots,
                 manifest == null ? (number, target) -> number == 0 ? NOWHERE : output.of(number) : ImageWorker.ownStreams());
         restartFolder = folder;
-        inspector = new Inspector(checkpointer, ranks, programs);
+        inspector = new Inspector(chosen, ranks, programs);
         restartSettings = manifest == null ? Map.of() : Map.of(AgentHello.BACKEND, options.backend(), JobHistory.SETTING,
                 new JobHistory(manifest.history().ranMillis(), manifest.history().failures(), !manifest.killed(),
                         manifest.millis()).text());
@@ -180,6 +183,7 @@ public final class Agent implements AutoCloseable {
             restored = true;
             job = manifest.job();
             ranks.expect(manifest, options.backend());
+            manifest.hosts().stream().map(part -> part.images().commands()).forEach(programs::restoredBy);
             launchedAt = manifest.hosts().stream().flatMap(part -> part.trees().stream())
                     .map(Manifest.TreePart::agent).filter(Objects::nonNull).distinct().map(Path::of).toList();
         } else {
@@ -193,6 +197,10 @@ public final class Agent implements AutoCloseable {
         socket = new AgentSocket(options, log, ranks, programs, pmi, shellRequests, standIns, this::job);
         coordinator.start();
         socket.open();
+    }
+
+    private UserCommands commands() {
+        return programs.commands();
     }
 
     /** Waits until the agent has ended: because its coordinator said so, by {@link #close}, or as nobody needs it. */

@@ -18,6 +18,7 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiState;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Hello;
+import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.StandIn;
 import org.shadowverbs.coordinator.protocol.ShellMessages.AskShell;
 
@@ -84,8 +85,8 @@ final class AgentSocket implements AutoCloseable {
             case RegisterTree tree -> {
                 check(tree.version());
                 check(tree.secret());
-                programs.register(tree);
-                channel.write(new Registered(job.get()));
+                final String problem = programs.register(tree);
+                channel.write(problem.isEmpty() ? new Registered(job.get()) : new Refused(problem));
             }
             // Of no use to whoever has no program of the job: so it shows no secret.
             case PmiState state -> {

@@ -7,10 +7,12 @@ import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
+import org.shadowverbs.coordinator.process.UserCommands;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.HostMessages.TreeState;
@@ -51,6 +53,8 @@ final class LaunchedPrograms {
         try {
             for (final Tree tree : file.stillRunning()) {
                 trees.put(tree.hostPid(), tree);
+                restoredBy(UserCommands.of(ProcFs.environment(tree.hostPid(), UserCommands.SAVE_VARIABLE),
+                        ProcFs.environment(tree.hostPid(), UserCommands.RESTORE_VARIABLE)));
                 ProcessWatch.start(tree.hostPid(), () -> ended(tree, null));
             }
         } finally {
@@ -58,16 +62,51 @@ final class LaunchedPrograms {
         }
     }
 
-    /** A program is launched: its process tells of it before it becomes the program. */
-    void register(final RegisterTree m) throws IOException {
+    /** Those that are saved by commands of their user will be so again. @param commands null: they are not */
+    void restoredBy(final UserCommands commands) {
         lock.lock();
         try {
+            settings.putAll(commands == null ? Map.of() : commands.settings());
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Those by which the user has the programs saved; null: there are none. */
+    UserCommands commands() {
+        lock.lock();
+        try {
+            return UserCommands.of(settings);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /**
+     * A program is launched: its process tells of it before it becomes the program.
+     *
+     * @return why it can't be one of the job's, or an empty text
+     */
+    String register(final RegisterTree m) throws IOException {
+        lock.lock();
+        try {
+            if (!trees.isEmpty() && !Objects.equals(UserCommands.of(settings), UserCommands.of(m.settings()))) {
+                return "programs of this job run on this host that were launched "
+                        + (commands() == null ? "without --save and --restore"
+                        : "with --save '" + commands().save() + "' --restore '" + commands().restore() + "'")
+                        + "; all programs of a job on a host are saved in one way";
+            }
+            if (trees.isEmpty()) {
+                settings.remove(UserCommands.SAVE);
+                settings.remove(UserCommands.RESTORE);
+            }
             settings.putAll(m.settings());
             add(new Tree(m.pid(), m.argv(), m.cwd()), m.settings(), null);
         } finally {
             lock.unlock();
         }
         log.add("launched: pid " + m.pid() + " " + String.join(" ", m.argv()));
+        return "";
     }
 
     /** A program has come back on this host. @param status how it will have ended */

@@ -16,6 +16,7 @@ import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.JobRoot;
 import org.shadowverbs.coordinator.process.RemoteShell;
 import org.shadowverbs.coordinator.process.Rights;
+import org.shadowverbs.coordinator.process.UserCommands;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.JobSecret;
@@ -54,6 +55,10 @@ final class LaunchCommand extends CliCommand {
     private final Supplier<Path> ckptdir = checkpointDirectory();
     private final Supplier<Integer> keep = number(List.of("--keep"), "N", 1, 1_000_000, null,
             "how many checkpoints of the job are kept (2)");
+    private final Supplier<String> save = text(List.of("--save"), "CMD", null,
+            "saves a process tree in CRIU's place: docs/COMMANDS.md");
+    private final Supplier<String> restore = text(List.of("--restore"), "CMD", null,
+            "brings back what the command of --save has saved");
     private final Backends backends = new Backends(this, "hca; ib2tcp on a host without an RDMA device", "ethernet");
     private final Supplier<Boolean> fabric = flag("--test-fabric", "put the software HCA's libibverbs.so.1 in front");
     private final Supplier<List<String>> argv = operands("PROGRAM", "1..*", "the program and its arguments");
@@ -69,6 +74,7 @@ final class LaunchCommand extends CliCommand {
     public Integer call() throws CommandException {
         final Descriptors descriptors = Descriptors.atStart();
         refuseForeignPmix();
+        final UserCommands commands = commands();
         final String chosen = backends.ofLaunch(fabric.get(), environment);
         final Address address = coordinator.address(environment);
         final Path program = Program.find(argv.get().getFirst(), environment.getOrDefault("PATH", "/usr/bin:/bin"));
@@ -92,12 +98,22 @@ final class LaunchCommand extends CliCommand {
             throw new CommandException("launch: this process is of another job already, and a program can't be of two");
         }
         final boolean heals = heals(address);
-        final Path wanted = nested ? null : jobRoot(socket, heals);
+        refuseWithCommands(commands, nested, heals);
+        final UserCommands ofTree = nested ? UserCommands.of(environment.get(UserCommands.SAVE_VARIABLE),
+                environment.get(UserCommands.RESTORE_VARIABLE)) : commands;
+        if (ofTree != null) {
+            settings.putAll(ofTree.settings());
+        }
+        final Path wanted = nested || commands != null ? null : jobRoot(socket, heals);
         final long root = wanted == null ? 0 : start(wanted, socket, heals);
         final Path jobRoot = root == 0 ? null : wanted;
         final Map<String, String> newEnvironment = environment(chosen, socket, secret);
         if (!nested) {
             newEnvironment.put(AgentPlace.ORIGIN, hostName());
+        }
+        if (commands != null) {
+            newEnvironment.put(UserCommands.SAVE_VARIABLE, commands.save());
+            newEnvironment.put(UserCommands.RESTORE_VARIABLE, commands.restore());
         }
         if (inside) {
             newEnvironment.put(AgentPlace.JOB, environment.getOrDefault(AgentPlace.JOB, ""));
@@ -124,6 +140,37 @@ final class LaunchCommand extends CliCommand {
                     : JobRoot.run(jobRoot), program, argv.get(), variables);
         } catch (CheckpointException e) {
             throw new CommandException("launch: " + e.getMessage());
+        }
+    }
+
+    /** Those of the user that save and restore the program; null: CRIU does. */
+    private UserCommands commands() throws CommandException {
+        if (save.get() == null != (restore.get() == null)) {
+            throw new UsageException("launch: --save and --restore need each other: what one command has saved only the other"
+                    + " can bring back");
+        }
+        if (save.get() != null && (save.get().isBlank() || restore.get().isBlank())) {
+            throw new UsageException("launch: " + (save.get().isBlank() ? "--save" : "--restore") + " needs a command");
+        }
+        if (save.get() != null && (severalRanks() || environment.containsKey(PMI_SOCKET))) {
+            throw new CommandException("launch: --save can't be used for one rank of a launcher, whose line to it would be"
+                    + " lost; put launch before the launcher: shadowverbs launch --save CMD --restore CMD mpirun ... PROGRAM");
+        }
+        return UserCommands.of(save.get(), restore.get());
+    }
+
+    /** What only the job root does, which the commands know nothing of. */
+    private void refuseWithCommands(final UserCommands commands, final boolean nested, final boolean heals) throws CommandException {
+        if (commands == null) {
+            return;
+        }
+        if (nested) {
+            throw new CommandException("launch: this process is of a job already, and is saved with the program that has started it;"
+                    + " --save and --restore belong to the first launch");
+        }
+        if (heals || checkpointSignals.get()) {
+            throw new CommandException("launch: --save can't be together with "
+                    + (heals ? "--recover" : "--checkpoint-signals") + ": a job that is brought back by commands is so by restart alone");
         }
     }
 

@@ -22,6 +22,7 @@ import org.shadowverbs.coordinator.manifest.ManifestException;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.manifest.Relocation;
 import org.shadowverbs.coordinator.process.CheckpointException;
+import org.shadowverbs.coordinator.process.ChosenCheckpointer;
 import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.Finding;
 import org.shadowverbs.coordinator.process.HostAddress;
@@ -174,7 +175,8 @@ final class RestartCommand extends CliCommand {
     /** The first thing that stands in the way of restoring it here, or an empty string. */
     private static String problem(final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest) {
         for (final Manifest.HostPart part : manifest.hosts()) {
-            final List<Finding> findings = checkpointer.verify(folder.resolve(part.directory()), part.images());
+            final List<Finding> findings = new ChosenCheckpointer(checkpointer, () -> null)
+                    .verify(folder.resolve(part.directory()), part.images());
             if (!findings.isEmpty()) {
                 return findings.getFirst() + (findings.size() > 1 ? " (and " + (findings.size() - 1) + " more)" : "");
             }

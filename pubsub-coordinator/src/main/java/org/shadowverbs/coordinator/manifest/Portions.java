@@ -66,7 +66,7 @@ public final class Portions {
                 part.trees().stream().filter(t -> roots.contains(t.root())).toList(),
                 new HostImages(all.implementation(), all.host(), all.kernel(), all.cpuModel(), all.cpuFlags(), inOrder,
                         inOrder.stream().mapToLong(TreeImage::bytes).sum(),
-                        all.freezeNanos(), all.saveNanos()), part.origins());
+                        all.freezeNanos(), all.saveNanos(), all.commands()), part.origins());
     }
 
     private static List<Set<TreeImage>> connected(final List<TreeImage> trees) {

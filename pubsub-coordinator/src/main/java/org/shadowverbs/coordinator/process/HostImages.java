@@ -21,6 +21,7 @@ import org.shadowverbs.coordinator.images.Cores;
  * @param bytes          size of all image files
  * @param freezeNanos    time until all stood still
  * @param saveNanos      time to write, checksum and make durable
+ * @param commands       those of the user that have made them, and bring the processes back; null: CRIU has
  */
 public record HostImages(
         String implementation,
@@ -31,7 +32,15 @@ public record HostImages(
         List<TreeImage> trees,
         long bytes,
         long freezeNanos,
-        long saveNanos) {
+        long saveNanos,
+        UserCommands commands) {
+    /** Of images that CRIU has made. */
+    public HostImages(final String implementation, final String host, final String kernel, final String cpuModel,
+            final List<String> cpuFlags, final List<TreeImage> trees, final long bytes, final long freezeNanos,
+            final long saveNanos) {
+        this(implementation, host, kernel, cpuModel, cpuFlags, trees, bytes, freezeNanos, saveNanos, null);
+    }
+
     /**
      * What is to be restored together: trees that had the same /dev/shm. What has one of its own comes from another host, where the
      * same process numbers and names of files were in use.
@@ -45,7 +54,7 @@ public record HostImages(
         final Map<Long, List<TreeImage>> byMemory = new LinkedHashMap<>();
         trees.forEach(tree -> byMemory.computeIfAbsent(tree.memory(), memory -> new ArrayList<>()).add(tree));
         return byMemory.values().stream().map(some -> new HostImages(implementation, host, kernel, cpuModel, cpuFlags, some,
-                some.stream().mapToLong(TreeImage::bytes).sum(), freezeNanos, saveNanos))
+                some.stream().mapToLong(TreeImage::bytes).sum(), freezeNanos, saveNanos, commands))
                 .toList();
     }
 
@@ -75,6 +84,6 @@ public record HostImages(
     HostImages with(final List<TreeImage> sealed, final long sealNanos) {
         return new HostImages(implementation, host, kernel, cpuModel, cpuFlags, sealed,
                 sealed.stream().mapToLong(TreeImage::bytes).sum(), freezeNanos,
-                saveNanos + sealNanos);
+                saveNanos + sealNanos, commands);
     }
 }

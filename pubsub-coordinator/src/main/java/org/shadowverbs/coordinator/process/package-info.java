@@ -3,7 +3,8 @@
  * Process images: freeze, save and restore the processes of one host.
  *
  * <p>The node agent calls {@link org.shadowverbs.coordinator.process.ProcessCheckpointer}; its first implementation is
- * {@link org.shadowverbs.coordinator.process.Criu}. The order is always the same:
+ * {@link org.shadowverbs.coordinator.process.Criu}, its second {@code CommandCheckpointer}, which has commands of the user do it.
+ * The order is always the same:
  * <ol>
  * <li>{@code freeze} names whatever cannot be saved, or stops every tree of the host, and returns when all of them stand still
  * (what it would name {@code inspect} says without stopping anything);

@@ -30,6 +30,7 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
 import java.util.function.Function;
 import java.util.function.LongSupplier;
 import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.process.UserCommands;
 import org.shadowverbs.coordinator.protocol.Acceptor;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
@@ -495,7 +496,10 @@ public final class Coordinator implements AutoCloseable {
         final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
         final ImageChoice images = options.images().with(job::setting).preCopied(preCopy);
         final boolean together = programs.together();
-        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, images, kill, detached, together, report).run();
+        // Nobody can ask a user's command to take a device through an image.
+        final boolean commands = !job.setting(UserCommands.SAVE, "").isEmpty();
+        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, images, kill, detached || commands,
+                together, report).run();
         programs.made(outcome, together);
         periodic.made(outcome);
         saveState();

@@ -36,7 +36,8 @@ public final class CriuWithObstacle implements AutoCloseable {
         return new CriuWithObstacle("cat \"${0%/*}/obstacle\" >/dev/null");
     }
 
-    private static Path criu() {
+    /** The one that the project has built. */
+    public static Path criu() {
         final Path own = Distribution.DIST.resolve("../.tools/criu/sbin/criu").normalize();
         assertTrue(Files.isExecutable(own), own + " is missing: tools/setup.sh run");
         return own;
