@@ -54,6 +54,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.JobHistory;
+import org.shadowverbs.coordinator.protocol.LevelMessages.CopyImages;
+import org.shadowverbs.coordinator.protocol.LevelMessages.RetainImages;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PmiMessages.PmiNews;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
@@ -80,6 +82,7 @@ import org.shadowverbs.coordinator.store.PublishedStore;
  */
 public final class Agent implements AutoCloseable {
     private static final int STDERR = 2;
+    private static final long LAST_WORDS_MILLIS = 5_000;
     private static final Path NOWHERE = Path.of("/dev/null");
     private static final int CLOSING_SECONDS = 90;
     /** So long an agent that ends waits for its processes to be thawed. */
@@ -94,6 +97,7 @@ public final class Agent implements AutoCloseable {
     private final AgentOptions options;
     private final EventLog log;
     private final PublishedStore fetched;
+    private final HostLevels levels;
     private final ImageWorker images;
     private final Inspector inspector;
     private final CoordinatorLink coordinator;
@@ -165,14 +169,15 @@ public final class Agent implements AutoCloseable {
         log = new EventLog(options.runDirectory().resolve("agent.log"));
         coordinator = new CoordinatorLink(options, log, this::hello, this::fromCoordinator, this::coordinatorLost,
                 this::endIfIdle, this::cutOff);
+        levels = new HostLevels(options.host(), log, this::job, coordinator::send);
         final ProcessCheckpointer chosen = new ChosenCheckpointer(checkpointer, this::commands);
-        images = new ImageWorker(options, chosen, coordinator::send);
+        images = new ImageWorker(options, chosen, levels, coordinator::send);
         standIns = new StandIns(log, options.ownCommand(), coordinator::send, this::signalRestored);
         output = new FarOutput(options.runDirectory(), log, coordinator::send);
         programs = new LaunchedPrograms(lock, options, log, coordinator, standIns, output);
         ranks = new LocalRanks(lock, options, log, coordinator, programs, fetched, closed::get);
         restorer = new Restorer(lock, options, coordinator, ranks, programs, images, this::deadline);
-        recovery = new LocalRecovery(options, log, ranks, programs, images, restorer, standIns, fetched, this::roots,
+        recovery = new LocalRecovery(options, log, ranks, programs, images, restorer, standIns, levels, fetched, this::roots,
                 manifest == null ? (number, target) -> number == 0 ? NOWHERE : output.of(number) : ImageWorker.ownStreams());
         restartFolder = folder;
         inspector = new Inspector(chosen, ranks, programs);
@@ -327,6 +332,8 @@ public final class Agent implements AutoCloseable {
                 step(() -> endProcesses(m));
             }
             case Recover m -> step(() -> coordinator.send(recovery.prepare(m, job())));
+            case CopyImages m -> levels.copy(m);
+            case RetainImages m -> levels.retain(m);
             case Output m -> standIns.output(m);
             case OutputTaken m -> output.taken();
             case JobEnded m -> {
@@ -363,6 +370,7 @@ public final class Agent implements AutoCloseable {
         } finally {
             lock.unlock();
         }
+        levels.coordinatorCame();
         joined.countDown();
     }
 
@@ -557,6 +565,13 @@ public final class Agent implements AutoCloseable {
         if (!closed.compareAndSet(false, true)) {
             awaitClosed();
             return;
+        }
+        try {
+            if (levels.finish(deadline())) {
+                coordinator.finish(LAST_WORDS_MILLIS);
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
         }
         coordinator.close();
         saving.cancel(true);

@@ -200,6 +200,16 @@ final class CoordinatorLink implements AutoCloseable {
         closing = true;
     }
 
+    /** Sends what is queued, and nothing more. */
+    void finish(final long millis) throws InterruptedException {
+        closing = true;
+        final Outbox out = outbox;
+        if (out != null) {
+            out.closeAfterSending();
+            out.join(millis);
+        }
+    }
+
     private boolean sleep(final long millis) {
         try {
             Thread.sleep(millis);

@@ -20,6 +20,7 @@ import java.util.function.Function;
 import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.client.AgentPlace;
 import org.shadowverbs.coordinator.images.Compression;
+import org.shadowverbs.coordinator.levels.Resolution;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.manifest.Relocation;
@@ -74,6 +75,7 @@ final class ImageWorker {
     private final AgentOptions options;
     private final ProcessCheckpointer checkpointer;
     private final Consumer<Message> coordinator;
+    private final HostLevels levels;
     /** The origins of what a restart has brought here. */
     private volatile List<Manifest.Origin> moved = List.of();
     private Preparation prepared = Preparation.NOTHING;
@@ -84,11 +86,14 @@ final class ImageWorker {
     private Written written;
 
     /** @param part of the manifest, from images that are safe */
-    private record Written(long epoch, WrittenImages images, Function<HostImages, Manifest.HostPart> part) {
+    private record Written(long epoch, WrittenImages images, Function<HostImages, Manifest.HostPart> part, HostLevels.Place place,
+            Plan plan) {
     }
 
     /** @param coordinator is told how steps go on that take as long as there is data */
-    ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final Consumer<Message> coordinator) {
+    ImageWorker(final AgentOptions options, final ProcessCheckpointer checkpointer, final HostLevels levels,
+            final Consumer<Message> coordinator) {
+        this.levels = levels;
         this.coordinator = coordinator;
         this.options = options;
         this.checkpointer = checkpointer;
@@ -190,16 +195,18 @@ final class ImageWorker {
 
     /** Copies what can be copied while the processes run. */
     Message preCopy(final PreCopy m, final List<LocalRank> ranks, final List<Tree> trees) {
+        final Path checkpoint = Path.of(m.folder());
+        final HostLevels.Place place = levels.place(m.plan(), checkpoint);
         try {
             final FreezeRequest request = request(ranks, trees, Duration.ofSeconds(m.deadlineSeconds()),
                     progress(m.epoch(), "PRE_COPY"));
-            final Path checkpoint = Path.of(m.folder());
             final boolean nothing = request.roots().isEmpty() || !Files.isDirectory(checkpoint); // SAVE says what is wrong with it
-            return new PreCopied(m.epoch(), nothing ? 0 : checkpointer.preCopy(request, folder(checkpoint), plan(m.plan(), ranks)));
+            return new PreCopied(m.epoch(), nothing ? 0
+                    : checkpointer.preCopy(request, folder(place.checkpoint()), plan(m.plan(), ranks)));
         } catch (PassingStateException e) {
             return new StepFailed(m.epoch(), "PRE_COPY", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
-            return new StepFailed(m.epoch(), "PRE_COPY", e.getMessage());
+            return new StepFailed(m.epoch(), "PRE_COPY", e.getMessage(), levels.fails(place, m.plan(), String.valueOf(e.getMessage())));
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "PRE_COPY", e.toString());
         }
@@ -210,13 +217,14 @@ final class ImageWorker {
         if (frozen == null) {
             return new Saved(m.epoch(), 0);
         }
+        final Path checkpoint = Path.of(m.folder());
+        if (!Files.isDirectory(checkpoint)) {
+            return new StepFailed(m.epoch(), "SAVE", "this host does not see " + checkpoint + ", which the coordinator"
+                    + " has made: the checkpoint directory must be on a file system that all hosts share");
+        }
+        final HostLevels.Place place = levels.place(m.plan(), checkpoint);
         try {
-            final Path checkpoint = Path.of(m.folder());
-            if (!Files.isDirectory(checkpoint)) {
-                return new StepFailed(m.epoch(), "SAVE", "this host does not see " + checkpoint + ", which the coordinator"
-                        + " has made: the checkpoint directory must be on a file system that all hosts share");
-            }
-            final Path folder = folder(checkpoint);
+            final Path folder = folder(place.checkpoint());
             final String directory = folder.getFileName().toString();
             final WrittenImages images = frozen.write(folder, plan(m.plan(), ranks));
             final List<Manifest.RankPart> rankParts = new ArrayList<>();
@@ -233,12 +241,12 @@ final class ImageWorker {
             }
             final List<Manifest.Origin> origins = origins(treeParts);
             written = new Written(m.epoch(), images, sealed -> new Manifest.HostPart(options.host(), directory, rankParts,
-                    treeParts, sealed, origins));
-            return new Saved(m.epoch(), images.bytes());
+                    treeParts, sealed, origins), place, m.plan());
+            return new Saved(m.epoch(), images.bytes(), place.note());
         } catch (PassingStateException e) {
             return new StepFailed(m.epoch(), "SAVE", e.getMessage(), true);
         } catch (CheckpointException | IOException e) {
-            return new StepFailed(m.epoch(), "SAVE", e.getMessage());
+            return new StepFailed(m.epoch(), "SAVE", e.getMessage(), levels.fails(place, m.plan(), String.valueOf(e.getMessage())));
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "SAVE", e.toString());
         }
@@ -253,8 +261,9 @@ final class ImageWorker {
         }
         try {
             final HostImages sealed = images.images().seal(Compression.of(m.compression()), progress(m.epoch(), "SEAL"));
-            return new Sealed(m.epoch(), sealed.bytes(), ManifestFile.toJson(images.part().apply(sealed)));
+            return new Sealed(m.epoch(), sealed.bytes(), ManifestFile.toJson(images.part().apply(sealed)), images.place().root());
         } catch (CheckpointException | IOException e) {
+            levels.fails(images.place(), images.plan(), String.valueOf(e.getMessage()));
             return new StepFailed(m.epoch(), "SEAL", e.getMessage());
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "SEAL", e.toString());
@@ -373,10 +382,11 @@ final class ImageWorker {
                 for (final Manifest.RankPart r : part.ranks()) {
                     pipes.put(r.verdictInode(), byUid.get(r.uid()).verdictPipe.path());
                 }
+                final Resolution.Found found = levels.find(folder, manifest, part, restoring);
                 for (final HostImages images : part.images().together()) {
                     parts.add(part);
-                    requests.add(new RestoreRequest(folder.resolve(part.directory()), images, folder.getFileName().toString(), pipes,
-                            streams, deadline, restoring, relocation.moves(part), ownMemory(manifest, part, images), gate));
+                    requests.add(new RestoreRequest(found.directory(), images, folder.getFileName().toString(), pipes, streams,
+                            deadline, restoring, relocation.moves(part), ownMemory(manifest, part, images), gate, found.verified()));
                 }
             }
             restore(parts, requests, gate, job);

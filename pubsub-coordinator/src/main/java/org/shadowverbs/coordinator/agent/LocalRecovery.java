@@ -44,6 +44,7 @@ final class LocalRecovery {
     private final ImageWorker images;
     private final Restorer restorer;
     private final StandIns standIns;
+    private final HostLevels levels;
     private final PublishedStore fetched;
     private final Supplier<Set<Long>> roots;
     private final RestoreStreams otherwise;
@@ -62,8 +63,8 @@ final class LocalRecovery {
      * @param otherwise what restored processes write to where no launching command is
      */
     LocalRecovery(final AgentOptions options, final EventLog log, final LocalRanks ranks, final LaunchedPrograms programs,
-            final ImageWorker images, final Restorer restorer, final StandIns standIns, final PublishedStore fetched,
-            final Supplier<Set<Long>> roots, final RestoreStreams otherwise) {
+            final ImageWorker images, final Restorer restorer, final StandIns standIns, final HostLevels levels,
+            final PublishedStore fetched, final Supplier<Set<Long>> roots, final RestoreStreams otherwise) {
         this.options = options;
         this.log = log;
         this.ranks = ranks;
@@ -71,6 +72,7 @@ final class LocalRecovery {
         this.images = images;
         this.restorer = restorer;
         this.standIns = standIns;
+        this.levels = levels;
         this.fetched = fetched;
         this.roots = roots;
         this.otherwise = otherwise;
@@ -175,6 +177,7 @@ final class LocalRecovery {
             final Manifest own = targets.get(m.own()).share();
             ranks.expect(own, manifest.backend() == null ? Verdict.SAME_BACKEND : manifest.backend());
             findLaunched(own, job);
+            levels.expect(m.local(), m.holders());
             prepared = new Prepared(folder, own, relocation);
             return new Recovering(m.epoch(), ranks.welcomed().stream().map(LocalRank::member).toList());
         } catch (IOException | RuntimeException e) {

@@ -7,6 +7,7 @@
  * {@link org.shadowverbs.coordinator.agent.ShellRequests} and {@link org.shadowverbs.coordinator.agent.ShellStarter}, and
  * {@link org.shadowverbs.coordinator.agent.ImageWorker}, which does what a checkpoint asks of processes. Of a job that heals itself it
  * ends and restores this host's part ({@link org.shadowverbs.coordinator.agent.LocalRecovery}), for the launching commands
- * ({@link org.shadowverbs.coordinator.agent.StandIns}).
+ * ({@link org.shadowverbs.coordinator.agent.StandIns}). Where images are kept besides the checkpoint's folder
+ * {@link org.shadowverbs.coordinator.agent.HostLevels} knows.
  */
 package org.shadowverbs.coordinator.agent;

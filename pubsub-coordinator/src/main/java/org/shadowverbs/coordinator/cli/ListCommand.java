@@ -60,8 +60,9 @@ final class ListCommand extends CliCommand {
                 all.add(one);
                 if (!json.get()) {
                     System.out.println((one.get("problem") == null
-                            ? String.format(Locale.ROOT, "%s  %s  %d ranks  %s%s  good%s", folder, age(one),
-                                    one.get("ranks"), Sizes.bytes((Long) one.get("image_bytes")), chain(one),
+                            ? String.format(Locale.ROOT, "%s  %s  %d ranks  %s%s  %s%s%s", folder, age(one),
+                                    one.get("ranks"), Sizes.bytes((Long) one.get("image_bytes")), chain(one), one.get("state"),
+                                    one.get("levels") instanceof List<?> levels ? "  " + places(levels) : "",
                                     abandoned.contains(folder) ? ", abandoned: the job was restarted from an older one" : "")
                             : folder + "  damaged: " + one.get("problem"))
                             + (Boolean.TRUE.equals(one.get("open"))
@@ -113,7 +114,10 @@ final class ListCommand extends CliCommand {
             one.put("ranks", m.ranks());
             one.put("image_bytes", m.bytes());
             one.put("bases", m.bases());
-            one.put("problem", damage(folder, m));
+            final LevelReport report = LevelReport.of(folder, m, AgentCommand.hostName());
+            one.put("problem", report.problem().isEmpty() ? null : report.problem());
+            one.put("state", report.state());
+            one.put("levels", report.copies());
         } catch (ManifestException e) {
             one.put("problem", e.getMessage());
         } catch (IOException e) {
@@ -122,15 +126,15 @@ final class ListCommand extends CliCommand {
         return one;
     }
 
-    /** What is wrong with the images, or null: every file is read, for "good" is to be true. */
-    private static String damage(final Path folder, final Manifest m) throws IOException {
-        for (final Manifest.HostPart part : m.hosts()) {
-            final String damage = part.images().damage(folder.resolve(part.directory()));
-            if (!damage.isEmpty()) {
-                return damage;
-            }
+    /** Each level with the hosts whose images it has. */
+    private static String places(final List<?> copies) {
+        final Map<String, List<String>> byLevel = new LinkedHashMap<>();
+        for (final Object copy : copies) {
+            final LevelReport.Place place = (LevelReport.Place) copy;
+            byLevel.computeIfAbsent(place.level(), level -> new ArrayList<>()).add(place.text());
         }
-        return null;
+        byLevel.values().forEach(texts -> texts.sort(null));
+        return byLevel.entrySet().stream().map(e -> e.getKey() + ": " + String.join(", ", e.getValue())).collect(Collectors.joining("; "));
     }
 
     private static String chain(final Map<String, Object> one) {

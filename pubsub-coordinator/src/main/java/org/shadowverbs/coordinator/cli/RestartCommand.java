@@ -11,11 +11,13 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.RestoredJob;
 import org.shadowverbs.coordinator.client.BackendName;
 import org.shadowverbs.coordinator.client.Needs;
+import org.shadowverbs.coordinator.levels.Resolution;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestException;
@@ -27,6 +29,7 @@ import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.Finding;
 import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.process.ProcessCheckpointer;
+import org.shadowverbs.coordinator.process.Progress;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.JobEnded;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
@@ -173,15 +176,28 @@ final class RestartCommand extends CliCommand {
     }
 
     /** The first thing that stands in the way of restoring it here, or an empty string. */
-    private static String problem(final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest) {
+    private static String problem(final ProcessCheckpointer checkpointer, final Path folder, final Manifest manifest)
+            throws IOException {
+        final Resolution levels = levels(folder, manifest, line -> System.err.println("shadowverbs: " + line));
         for (final Manifest.HostPart part : manifest.hosts()) {
-            final List<Finding> findings = new ChosenCheckpointer(checkpointer, () -> null)
-                    .verify(folder.resolve(part.directory()), part.images());
+            final Path directory;
+            try {
+                directory = levels.find(part).directory();
+            } catch (CheckpointException e) {
+                return e.getMessage();
+            }
+            final List<Finding> findings = new ChosenCheckpointer(checkpointer, () -> null).verify(directory, part.images());
             if (!findings.isEmpty()) {
                 return findings.getFirst() + (findings.size() > 1 ? " (and " + (findings.size() - 1) + " more)" : "");
             }
         }
         return "";
+    }
+
+    /** Where this host finds the images; from others nothing can be fetched, as no agent is there. */
+    static Resolution levels(final Path folder, final Manifest manifest, final Consumer<String> user) throws IOException {
+        return new Resolution(folder, Resolution.read(folder, manifest, user), AgentCommand.hostName(), (copy, part) -> null, user,
+                Progress.UNTOLD);
     }
 
     /** This process will be the agent of this host: one that a job has left behind that is over ends, any other stays. */

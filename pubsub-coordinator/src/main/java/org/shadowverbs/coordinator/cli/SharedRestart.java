@@ -3,7 +3,6 @@ package org.shadowverbs.coordinator.cli;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
-import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -12,6 +11,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionException;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import org.shadowverbs.coordinator.levels.Resolution;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.Portions;
 import org.shadowverbs.coordinator.manifest.Relocation;
@@ -61,9 +61,10 @@ final class SharedRestart implements AutoCloseable {
     static SharedRestart join(final Address address, final String host, final int hosts, final List<String> from,
             final Path folder, final Manifest manifest) throws CommandException, IOException {
         final List<Portion> portions = new ArrayList<>();
+        final Resolution levels = RestartCommand.levels(folder, manifest, line -> { });
         for (final Manifest.HostPart part : Portions.of(manifest)) {
             portions.add(new Portion(part.host(), part.ranks().stream().map(Manifest.RankPart::number).toList(),
-                    Files.isDirectory(folder.resolve(part.directory()))));
+                    levels.isHere(part)));
         }
         final SharedRestart restart = new SharedRestart(FrameChannel.connect(
                 new InetSocketAddress(address.host(), address.port()), CONNECT_MILLIS), manifest);

@@ -159,7 +159,8 @@ public final class CheckpointFolder {
 
     /**
      * Removes checkpoints of the job, so that this many stay. These are the newest of those that the newest has come from; what
-     * was made after one of them, before the job was restarted from it, is the first to go. What one that stays builds on stays.
+     * was made after one of them, before the job was restarted from it, is the first to go. The newest stays, too, whose images all are
+     * here. What one that stays builds on stays.
      *
      * @param restartedFrom epoch of one that stays in any case; 0: there is none
      */
@@ -171,6 +172,8 @@ public final class CheckpointFolder {
         final List<Path> wanted = new ArrayList<>(lineage(all));
         all.reversed().stream().filter(folder -> !wanted.contains(folder)).toList().forEach(wanted::add);
         wanted.stream().limit(Math.max(1, keep)).forEach(stay::add);
+        // The newest that no loss of hosts can take. Where nothing is kept on hosts it is the newest of all.
+        wanted.stream().filter(CheckpointFolder::isAllShared).findFirst().ifPresent(stay::add);
         // What those that stay build on stays, too.
         final Set<String> bases = new LinkedHashSet<>();
         stay.forEach(folder -> bases.addAll(bases(folder)));
@@ -226,6 +229,16 @@ public final class CheckpointFolder {
             return ManifestFile.read(folder).bases();
         } catch (ManifestException e) {
             return Set.of();
+        }
+    }
+
+    /** Whether its images all are in its folder; of one that cannot be read, they are not. */
+    private static boolean isAllShared(final Path folder) {
+        try {
+            final Manifest manifest = ManifestFile.read(folder);
+            return Levels.read(folder, manifest).allShared(manifest);
+        } catch (ManifestException e) {
+            return false;
         }
     }
 

@@ -1,3 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/** What is in a checkpoint's folder: {@code manifest.json}, written last, and the folder's way into place. */
+/**
+ * What is in a checkpoint's folder: {@code manifest.json}, written last, the folder's way into place, and {@code levels.json}, which says
+ * where images are that are not in it.
+ */
 package org.shadowverbs.coordinator.manifest;

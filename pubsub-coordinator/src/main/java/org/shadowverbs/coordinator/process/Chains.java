@@ -71,7 +71,7 @@ final class Chains {
         final Link link = links.remove(top);
         final boolean usable = link != null && plan.increments() && link.checkpoint.equals(plan.base())
                 && link.depth() + 1 < plan.fullEvery()
-                && Files.isDirectory(imageDirectory.toAbsolutePath().getParent().resolveSibling(plan.base()));
+                && Files.isDirectory(imageDirectory.toAbsolutePath().getParent().resolveSibling(plan.base()).resolve(link.host()));
         return usable ? link : null;
     }
 

@@ -207,10 +207,10 @@ public final class Criu implements ProcessCheckpointer {
 
     @Override
     public List<Finding> verify(final Path imageDirectory, final HostImages images) {
-        return verify(imageDirectory, images, Progress.UNTOLD);
+        return verify(imageDirectory, images, false, Progress.UNTOLD);
     }
 
-    private static List<Finding> verify(final Path imageDirectory, final HostImages images, final Progress progress) {
+    private static List<Finding> verify(final Path imageDirectory, final HostImages images, final boolean read, final Progress progress) {
         final List<Finding> findings = new ArrayList<>();
         try {
             final Set<String> missing = new TreeSet<>(images.cpuFlags());
@@ -225,7 +225,9 @@ public final class Criu implements ProcessCheckpointer {
         }
         try (Cores cores = new Cores()) {
             for (final TreeImage tree : images.trees()) {
-                findings.addAll(tree.verify(imageDirectory, cores, progress));
+                if (!read) {
+                    findings.addAll(tree.verify(imageDirectory, cores, progress));
+                }
                 findings.addAll(UserFiles.verify(tree));
             }
         } catch (final InterruptedException e) {
@@ -238,7 +240,8 @@ public final class Criu implements ProcessCheckpointer {
     @Override
     public RestoredTrees restore(final RestoreRequest request) throws CheckpointException {
         final long begun = System.nanoTime();
-        final List<Finding> findings = verify(request.imageDirectory(), request.images(), request.progress());
+        final List<Finding> findings = verify(request.imageDirectory(), request.images(), request.verified(),
+                request.progress());
         request.progress().read(System.nanoTime() - begun);
         final Path criu = criu();
         final Path helper = CriuCommand.findRestoreInit();

@@ -22,6 +22,7 @@ import java.util.Map;
  * @param ownMemory      whether /dev/shm is to be one of their own, with what they had there: the host's may have other files of
  *                       the same names
  * @param gate           what all trees wait at before any of their processes runs; null: they need not
+ * @param verified       whether the image files have just been read, and are as they were written
  */
 public record RestoreRequest(
         Path imageDirectory,
@@ -33,5 +34,12 @@ public record RestoreRequest(
         Progress progress,
         Map<String, SocketMoves> moves,
         boolean ownMemory,
-        RestoreGate gate) {
+        RestoreGate gate,
+        boolean verified) {
+    /** The same for images that nobody has looked at. */
+    public RestoreRequest(final Path imageDirectory, final HostImages images, final String checkpointName, final Map<Long, Path> pipes,
+            final RestoreStreams streams, final Duration deadline, final Progress progress, final Map<String, SocketMoves> moves,
+            final boolean ownMemory, final RestoreGate gate) {
+        this(imageDirectory, images, checkpointName, pipes, streams, deadline, progress, moves, ownMemory, gate, false);
+    }
 }

@@ -15,7 +15,7 @@ import java.util.Map;
  * Whatever the bytes are, decoding ends with a message or a {@link ProtocolException}.
  */
 public final class Codec {
-    private static final int LEGS = 7;
+    private static final int LEGS = 8;
 
     private Codec() {
     }
@@ -102,7 +102,8 @@ public final class Codec {
             case 3 -> RestartMessages.TYPES;
             case 4 -> PmiMessages.TYPES;
             case 5 -> ShellMessages.TYPES;
-            default -> RecoveryMessages.TYPES;
+            case 6 -> RecoveryMessages.TYPES;
+            default -> LevelMessages.TYPES;
         };
     }
 }

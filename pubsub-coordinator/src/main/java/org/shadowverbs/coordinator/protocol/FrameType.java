@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 8;
+    public static final int VERSION = 9;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;
@@ -116,6 +116,18 @@ public final class FrameType {
     public static final byte LAUNCH_SIGNAL = 93;
     public static final byte OUTPUT = 94;
     public static final byte OUTPUT_TAKEN = 95;
+
+    // agent <-> coordinator, of images that are kept at several levels
+    public static final byte COPY_IMAGES = 96;
+    public static final byte IMAGES_COPIED = 97;
+    public static final byte COPY_PROGRESS = 98;
+    public static final byte RETAIN_IMAGES = 99;
+    public static final byte IMAGES_AT = 100;
+    public static final byte LEVEL_LOST = 101;
+
+    // agent <-> agent
+    public static final byte FETCH = 102;
+    public static final byte PIECE = 103;
 
     private FrameType() {
     }

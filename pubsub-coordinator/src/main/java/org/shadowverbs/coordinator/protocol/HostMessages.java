@@ -147,9 +147,10 @@ public final class HostMessages {
 
     /**
      * How images are made. {@code name}: of the folder that the checkpoint will have; {@code base}: of the one before, which is safe, or
-     * empty; {@code fullEvery}: one of so many checkpoints is whole.
+     * empty; {@code fullEvery}: one of so many checkpoints is whole; {@code local}: where each host keeps its images first, as the user
+     * named it, or empty.
      */
-    public record Plan(String name, String base, int fullEvery) {
+    public record Plan(String name, String base, int fullEvery, String local) {
     }
 
     /** While the processes run: copy what can be copied of them, into a folder that the agent makes below this one. */
@@ -164,16 +165,25 @@ public final class HostMessages {
     public record Save(long epoch, String folder, Plan plan, int deadlineSeconds) implements Message {
     }
 
-    /** All is written, and no process is needed for it any more. */
-    public record Saved(long epoch, long bytes) implements Message {
+    /** All is written, and no process is needed for it any more. {@code note}: why not where the host keeps images first, or empty. */
+    public record Saved(long epoch, long bytes, String note) implements Message {
+        public Saved(final long epoch, final long bytes) {
+            this(epoch, bytes, "");
+        }
     }
 
     /** Make safe what was written; give up when nothing is done for so long. {@code compression}: as a user names it. */
     public record Seal(long epoch, String compression, int deadlineSeconds) implements Message {
     }
 
-    /** {@code images}: the host's part of the manifest, JSON; empty for a host with no process of the job. */
-    public record Sealed(long epoch, long bytes, String images) implements Message {
+    /**
+     * {@code images}: the host's part of the manifest, JSON; empty for a host with no process of the job. {@code root}: the folder of
+     * checkpoints on that host where they are; empty: they are in the checkpoint's own folder.
+     */
+    public record Sealed(long epoch, long bytes, String images, String root) implements Message {
+        public Sealed(final long epoch, final long bytes, final String images) {
+            this(epoch, bytes, images, "");
+        }
     }
 
     /** Let the processes run on and tell them {@code outcome} (resumed, aborted), or end them. */

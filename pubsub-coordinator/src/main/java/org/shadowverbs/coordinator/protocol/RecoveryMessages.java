@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 import java.util.List;
 import java.util.Map;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
+import org.shadowverbs.coordinator.protocol.LevelMessages.Holder;
 import org.shadowverbs.coordinator.protocol.RestartMessages.Share;
 
 /** What a job that heals itself needs: between coordinator and agents, and between an agent and the launching commands of its host. */
@@ -54,8 +55,11 @@ public final class RecoveryMessages {
      * @param folder the checkpoint's
      * @param checksum of its manifest
      * @param own the place of this host among the shares
+     * @param local where this host keeps images, as the user named it; empty: nowhere
+     * @param holders of images that this host may need
      */
-    public record Recover(long epoch, String folder, String checksum, int own, List<Share> shares) implements Message {
+    public record Recover(long epoch, String folder, String checksum, int own, List<Share> shares, String local, List<Holder> holders)
+            implements Message {
     }
 
     /** These are the ranks that this host is about to bring back. */

@@ -13,6 +13,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
 import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.LevelMessages.Holder;
+import org.shadowverbs.coordinator.protocol.LevelMessages.ImagesAt;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.Outbox;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.Watch;
@@ -44,6 +46,8 @@ final class AgentSession {
     int launchers;
     /** Its ranks that ran, attached to their devices, when it was lost. */
     final Set<String> leftRunning = new HashSet<>();
+    /** Where other agents fetch images from it; null: nowhere. */
+    private Holder holder;
     /** How far it is with the step that it was last told to do. */
     Step step;
 
@@ -77,6 +81,16 @@ final class AgentSession {
     /** Whether its host is kept for when another is lost. */
     boolean spare() {
         return spare;
+    }
+
+    /** Other agents fetch images from it there. */
+    void imagesAt(final ImagesAt m) {
+        holder = new Holder(host, addresses, m.port(), m.token());
+    }
+
+    /** Where other agents fetch images from it; null: nowhere. */
+    Holder holder() {
+        return holder;
     }
 
     long pid() {

@@ -21,6 +21,7 @@ import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
+import org.shadowverbs.coordinator.manifest.Levels;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
@@ -72,6 +73,8 @@ final class CheckpointRun {
     /** Who has written images. */
     private Set<AgentSession> writers = Set.of();
     private List<Needs> needs = List.of();
+    /** Where hosts have their images, by their folders in the checkpoint; empty: in that. */
+    private final Map<String, String> roots = new LinkedHashMap<>();
     private long bytes;
     /** Whether the devices stay open, and how many queue pairs were reset for that. */
     private boolean attached;
@@ -113,6 +116,7 @@ final class CheckpointRun {
 
     Outcome run() {
         began = System.nanoTime();
+        job.copies().await(report, "the checkpoint");
         for (int tries = 1;; tries++) {
             try {
                 return attempt();
@@ -134,6 +138,7 @@ final class CheckpointRun {
         attached = false;
         resets = 0;
         folder = null;
+        roots.clear();
         countFromWhatIsThere();
         ranks = epoch.begin();
         number = epoch.number();
@@ -214,7 +219,7 @@ final class CheckpointRun {
     private Plan plan() {
         final long last = job.lineage().last();
         return new Plan(folder.place().getFileName().toString(), last == 0 ? "" : CheckpointFolder.name(job.name(), last),
-                images.fullEvery());
+                images.fullEvery(), images.levels().local());
     }
 
     /** The programs run on. */
@@ -329,7 +334,11 @@ final class CheckpointRun {
         writers = new LinkedHashSet<>();
         long written = 0;
         for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents().entrySet()) {
-            written += ((Saved) e.getValue()).bytes();
+            final Saved saved = (Saved) e.getValue();
+            written += saved.bytes();
+            if (!saved.note().isEmpty()) {
+                report.line(saved.note());
+            }
             writers.add(e.getKey());
         }
         phaseDone("SAVE", start, ranksDone() + ", " + Sizes.bytes(written));
@@ -350,7 +359,8 @@ final class CheckpointRun {
             }
             try {
                 final Manifest.HostPart part = ManifestFile.hostPart(sealed.images());
-                if (!Files.isDirectory(folder.temporary().resolve(part.directory()))) {
+                roots.put(part.directory(), sealed.root());
+                if (sealed.root().isEmpty() && !Files.isDirectory(folder.temporary().resolve(part.directory()))) {
                     throw new Stopped("the images of host " + writer.host() + " are not in " + directory
                             + " as this host sees it: the checkpoint directory must be shared by all hosts", false);
                 }
@@ -369,12 +379,20 @@ final class CheckpointRun {
         epoch.enter(Stage.COMMIT);
         final Map<String, Long> millis = new LinkedHashMap<>();
         phaseNanos.forEach((phase, nanos) -> millis.put(phase, nanos / 1_000_000));
+        final long last = job.lineage().last();
+        final Levels levels = job.copies().levels(hosts, roots, last == 0 ? null
+                : directory.resolve(CheckpointFolder.name(job.name(), last)), kill);
+        final Manifest manifest;
         try {
-            folder.commit(new Manifest(Manifest.SCHEMA, job.name(), number, job.lineage().last(),
+            if (levels != null) {
+                levels.write(folder.temporary());
+            }
+            manifest = new Manifest(Manifest.SCHEMA, job.name(), number, job.lineage().last(),
                     job.setting(AgentHello.BACKEND, Verdict.SAME_BACKEND),
                     Instant.now().truncatedTo(ChronoUnit.SECONDS).toString(), kill,
                     (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, needs,
-                    new Manifest.History(job.history().ran().toMillis(), job.history().failures()), ""));
+                    new Manifest.History(job.history().ran().toMillis(), job.history().failures()), "");
+            folder.commit(manifest);
         } catch (IOException | RuntimeException e) {
             throw new Stopped("COMMIT failed: " + e, false);
         }
@@ -384,13 +402,22 @@ final class CheckpointRun {
         job.lineage().made(number);
         folder.warnings().forEach(warning -> say("warning: " + warning));
         job.log().add("checkpoint " + folder.place() + " is safe: " + bytes + " bytes");
+        if (levels == null) {
+            prune();
+        } else {
+            job.copies().begin(folder.place(), manifest, levels);
+        }
+        phaseDone("COMMIT", start, levels == null ? "" : LevelCopies.text(levels));
+    }
+
+    private void prune() {
         try {
             CheckpointFolder.prune(directory, job.name(), keep, job.lineage().restartedFrom())
                     .forEach(old -> job.log().add("removed old checkpoint " + old));
         } catch (IOException | RuntimeException e) {
             say("warning: an old checkpoint could not be removed: " + e);
         }
-        phaseDone("COMMIT", start, "");
+        job.copies().retained(number);
     }
 
     /** The checkpoint is safe and the job was to end with it. */
@@ -405,6 +432,12 @@ final class CheckpointRun {
             problem = e.getMessage();
         }
         phaseDone("KILL", start, "");
+        if (!roots.values().stream().allMatch(String::isEmpty)) {
+            final long copies = System.nanoTime();
+            final String failure = job.copies().await(this::say, "the end of the job");
+            phaseDone("COPY", copies, failure.isEmpty() ? "" : "failed");
+            problem = problem.isEmpty() ? failure : problem;
+        }
         return outcome(folder.place(), 0, problem);
     }
 
@@ -478,6 +511,7 @@ final class CheckpointRun {
         try {
             if (folder != null) {
                 folder.discard();
+                job.copies().retained(number);
             }
         } catch (IOException | RuntimeException e) {
             say("warning: " + folder.temporary() + " could not be removed: " + e);

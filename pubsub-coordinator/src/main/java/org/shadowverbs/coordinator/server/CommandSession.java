@@ -177,6 +177,8 @@ final class CommandSession {
             if (plan.period() != null) {
                 lines.add(text(plan));
             }
+            o.put("copies", job.copies().underWay());
+            lines.addAll(job.copies().underWay());
             o.put("recover", recover());
             o.put("recovering", coordinator.recovery().isUnderWay());
             if (coordinator.recovery().options().asked()) {
@@ -244,6 +246,7 @@ final class CommandSession {
     }
 
     private void quit() throws IOException {
+        coordinator.awaitCopies();
         coordinator.awaitStore(); // what is left then takes no time
         channel.write(new Result(0, "coordinator and agents end", object("quit", true)));
         coordinator.quit("quit was asked for");

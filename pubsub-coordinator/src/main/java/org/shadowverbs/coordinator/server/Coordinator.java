@@ -80,6 +80,7 @@ public final class Coordinator implements AutoCloseable {
     private final PeriodicCheckpoints periodic;
     private final Recovery recovery;
     private final ProgramCheckpoints programs;
+    private final LevelCopies copies;
     private final JobState before;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("conductor").factory());
@@ -95,6 +96,7 @@ public final class Coordinator implements AutoCloseable {
     /** By the addresses at which it listens besides; guarded by this map. */
     private final Map<String, Acceptor> more = new LinkedHashMap<>();
     private final Object stateFile = new Object();
+    private final Runnable whenCopied = this::lastHasEnded;
     /** Whether agents are told all the time that the coordinator is there; guarded by the job's lock. */
     private boolean watching;
 
@@ -145,6 +147,9 @@ public final class Coordinator implements AutoCloseable {
                 () -> new RecoveryRun(job, this::say, this::broughtBack, this::lastHasEnded));
         recovery.options(options.recovery());
         job.recovery(recovery);
+        copies = new LevelCopies(job, () -> options.images().with(job::setting).levels(), this::checkpointDirectory, this::keep,
+                Duration.ofSeconds(options.deadlineSeconds()), timer);
+        job.copies(copies);
         job.onWishes(this::userAsked);
         programs = new ProgramCheckpoints(job, conductor, clock,
                 () -> checkpoint(false, false, false, line -> log.add("checkpoint for the program: " + line)));
@@ -493,17 +498,20 @@ public final class Coordinator implements AutoCloseable {
     /** Runs one, after what goes on now; to be called on the conductor's thread. */
     CheckpointRun.Outcome checkpoint(final boolean kill, final boolean detached, final boolean preCopy, final Report report) {
         final Path directory = checkpointDirectory();
-        final int keep = Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
         final ImageChoice images = options.images().with(job::setting).preCopied(preCopy);
         final boolean together = programs.together();
         // Nobody can ask a user's command to take a device through an image.
         final boolean commands = !job.setting(UserCommands.SAVE, "").isEmpty();
-        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep, images, kill, detached || commands,
+        final CheckpointRun.Outcome outcome = new CheckpointRun(job, directory, keep(), images, kill, detached || commands,
                 together, report).run();
         programs.made(outcome, together);
         periodic.made(outcome);
         saveState();
         return outcome;
+    }
+
+    private int keep() {
+        return Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
     }
 
     private Path checkpointDirectory() {
@@ -550,6 +558,9 @@ public final class Coordinator implements AutoCloseable {
     // ---- the end ----
 
     private void lastHasEnded() {
+        if (job.locked(() -> job.isEmpty() && copies.postpones(whenCopied))) {
+            return; // who launched it may end the hosts as soon as he hears of its end
+        }
         job.locked(() -> {
             if (job.isEmpty()) {
                 final int status = recovery.jobEnded();
@@ -603,6 +614,14 @@ public final class Coordinator implements AutoCloseable {
             store.awaitOpen();
         } catch (IllegalStateException e) {
             log.add("at the end: " + e.getMessage());
+        }
+    }
+
+    /** What the job is to leave behind is to be there. */
+    void awaitCopies() {
+        final String failure = copies.await(log::add, "the end of the coordinator");
+        if (!failure.isEmpty()) {
+            log.add("at the end: " + failure);
         }
     }
 
@@ -687,6 +706,7 @@ public final class Coordinator implements AutoCloseable {
 
     private void stopThreads() {
         timer.shutdownNow();
+        copies.close();
         inspections.close();
         conductor.shutdownNow();
     }

@@ -96,6 +96,7 @@ final class Job {
     private final HangWatch hangs = new HangWatch(System::nanoTime);
     private Wishes wishes = (what, signal) -> { };
     private ProgramCheckpoints programs;
+    private LevelCopies copies;
     /** The last that was asked. */
     private Inspection inspection;
 
@@ -144,6 +145,16 @@ final class Job {
     /** @param asked hears of programs that want a checkpoint, and of ranks that have gone */
     void onAsked(final ProgramCheckpoints asked) {
         locked(() -> programs = asked);
+    }
+
+    /** Answers about copies of images are for it, from the first agent on. */
+    void copies(final LevelCopies its) {
+        copies = its;
+    }
+
+    /** Where images are kept besides the checkpoint's folder. */
+    LevelCopies copies() {
+        return copies;
     }
 
     /** Answers are for this one from now on. */
@@ -206,6 +217,7 @@ final class Job {
                 session.stale = true;
                 session.send(new EndProcesses(0));
             }
+            copies.agentCame(session);
             epoch.changed();
         } finally {
             lock.unlock();
@@ -231,6 +243,7 @@ final class Job {
                 return false; // it has joined again already
             }
             log.add("agent on host " + session.host() + " lost: " + why);
+            copies.agentLost(session);
             if (inspection != null) {
                 inspection.gone(session);
             }
@@ -276,6 +289,9 @@ final class Job {
         boolean mayBeEmpty = false;
         lock.lock();
         try {
+            if (copies.handles(from, message)) {
+                return;
+            }
             if (from.stale) {
                 from.stale = !(message instanceof ProcessesEnded || message instanceof StepFailed);
                 return; // of processes that the job has gone on without
@@ -361,6 +377,7 @@ final class Job {
         if (m.alive()) {
             members.launched(from, m.tree());
             settings.putAll(m.settings());
+            copies.settingsCame();
             history.runs();
             whenJoined.run();
             log.add("launched on host " + from.host() + ": pid " + m.tree().hostPid() + " "

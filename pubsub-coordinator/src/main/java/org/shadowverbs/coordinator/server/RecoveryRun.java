@@ -7,7 +7,12 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
 import java.util.function.Consumer;
+import java.util.stream.Collectors;
+import org.shadowverbs.coordinator.levels.Resolution;
+import org.shadowverbs.coordinator.manifest.Levels;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestException;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
@@ -16,6 +21,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Release;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
+import org.shadowverbs.coordinator.protocol.LevelMessages.Holder;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.EndProcesses;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.Recover;
@@ -84,6 +90,7 @@ final class RecoveryRun implements Recovery.Steps {
     @Override
     public void restore(final Path folder, final long since, final String why) throws Recovery.Damaged, Stopped {
         final Manifest manifest = read(folder);
+        requireImages(folder, manifest);
         epoch.beginRecovery(manifest.epoch());
         place(folder, manifest);
         CheckpointRun.requireAll(epoch.awaitAgents());
@@ -109,6 +116,17 @@ final class RecoveryRun implements Recovery.Steps {
         }
     }
 
+    /** What was on lost hosts alone is lost with them. */
+    private void requireImages(final Path folder, final Manifest manifest) throws Recovery.Damaged {
+        final Levels levels = Resolution.read(folder, manifest, this::say);
+        final Set<String> hosts = job.locked(() -> job.agents().stream().map(AgentSession::host).collect(Collectors.toSet()));
+        final Manifest.HostPart lost = levels.lost(manifest, hosts);
+        if (lost != null) {
+            throw new Recovery.Damaged(folder.getFileName() + " has lost the images of host " + lost.host() + ", which were at level "
+                    + levels.of(lost.directory()).stream().map(Levels.Copy::text).collect(Collectors.joining(", ")));
+        }
+    }
+
     private void place(final Path folder, final Manifest manifest) throws Stopped {
         final List<AgentSession> agents = job.locked(() -> List.copyOf(job.agents()));
         if (agents.isEmpty()) {
@@ -127,8 +145,10 @@ final class RecoveryRun implements Recovery.Steps {
             }
         }
         sayMoves(portions, all);
+        final List<Holder> holders = job.locked(() -> job.agents().stream().map(AgentSession::holder).filter(Objects::nonNull).toList());
         epoch.tellAgents(Stage.RECOVER, agent -> places.containsKey(agent)
-                ? new Recover(epoch.number(), folder.toString(), manifest.checksum(), places.get(agent), all) : null);
+                ? new Recover(epoch.number(), folder.toString(), manifest.checksum(), places.get(agent), all,
+                        job.copies().choice().local(), holders) : null);
     }
 
     private void sayMoves(final List<Manifest.HostPart> portions, final List<Share> shares) {

@@ -5,6 +5,7 @@
  * {@link org.shadowverbs.coordinator.server.Job} where messages of agents come in,
  * {@link org.shadowverbs.coordinator.server.Members} who is there,
  * {@link org.shadowverbs.coordinator.server.Reattachment} the way back, {@link org.shadowverbs.coordinator.server.Recovery} when a job is
- * brought back, and {@link org.shadowverbs.coordinator.server.RecoveryRun} how.
+ * brought back, {@link org.shadowverbs.coordinator.server.RecoveryRun} how, and
+ * {@link org.shadowverbs.coordinator.server.LevelCopies} what becomes of images while the job runs on.
  */
 package org.shadowverbs.coordinator.server;

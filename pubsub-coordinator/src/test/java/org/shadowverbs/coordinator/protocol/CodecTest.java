@@ -33,7 +33,8 @@ import org.junit.jupiter.api.Test;
 /** Every message, filled at random, comes back as it was; bytes that are no message end in a ProtocolException. */
 class CodecTest {
     private static final List<Class<?>> MESSAGES = Stream.of(RankMessages.class, LaunchMessages.class,
-            HostMessages.class, RestartMessages.class, PmiMessages.class, ShellMessages.class, RecoveryMessages.class)
+            HostMessages.class, RestartMessages.class, PmiMessages.class, ShellMessages.class, RecoveryMessages.class,
+            LevelMessages.class)
             .flatMap(c -> Arrays.stream(c.getDeclaredClasses()))
             .filter(Message.class::isAssignableFrom).toList();
 

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+package org.shadowverbs.coordinator.server;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
+import static org.junit.jupiter.api.Assertions.assertNotEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.Future;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
+import org.shadowverbs.coordinator.images.Compression;
+import org.shadowverbs.coordinator.manifest.CheckpointFolder;
+import org.shadowverbs.coordinator.manifest.Level;
+import org.shadowverbs.coordinator.manifest.Levels;
+import org.shadowverbs.coordinator.manifest.Levels.Copy;
+import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.process.HostImages;
+import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
+import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
+import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
+import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
+import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
+import org.shadowverbs.coordinator.protocol.HostMessages.Save;
+import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
+import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
+import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
+import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
+import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
+import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.LevelMessages.CopyImages;
+import org.shadowverbs.coordinator.protocol.LevelMessages.ImagesAt;
+import org.shadowverbs.coordinator.protocol.LevelMessages.ImagesCopied;
+import org.shadowverbs.coordinator.protocol.LevelMessages.RetainImages;
+import org.shadowverbs.coordinator.protocol.Message;
+
+/** What a coordinator has copied, when, and what it says of it, with the agents of two hosts that copy nothing. */
+@Timeout(120)
+final class LevelCopiesTest {
+    private static final String LOCAL = "/local/%h";
+
+    @TempDir
+    private Path root;
+    private final List<String> lines = new CopyOnWriteArrayList<>();
+    private final List<Host> hosts = new ArrayList<>();
+    private Coordinator coordinator;
+
+    /** An agent. */
+    private final class Host {
+        final String name;
+        final FrameChannel channel;
+        final BlockingQueue<CopyImages> copies = new LinkedBlockingQueue<>();
+        final BlockingQueue<RetainImages> kept = new LinkedBlockingQueue<>();
+
+        Host(final String name, final long epoch) throws IOException {
+            this.name = name;
+            channel = FrameChannel.connect(new InetSocketAddress("localhost", coordinator.port()), 5_000);
+            channel.write(new AgentHello(FrameType.VERSION, "", "agent-" + name, name, 1, "", epoch, 0, false, List.of(),
+                    List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of(), List.of()));
+            assertTrue(channel.read() instanceof AgentWelcome);
+            channel.write(new ImagesAt(1, "token of " + name));
+            Thread.ofPlatform().daemon().start(this::answer);
+        }
+
+        private void answer() {
+            try {
+                for (;;) {
+                    final Message message = channel.read();
+                    switch (message) {
+                        case Prepare m -> channel.write(new Prepared(m.epoch()));
+                        case Freeze m -> channel.write(new Frozen(m.epoch(), List.of(), 1, List.of(), List.of()));
+                        case Save m -> {
+                            assertEquals(LOCAL, m.plan().local());
+                            channel.write(new Saved(m.epoch(), 5));
+                        }
+                        case Seal m -> channel.write(new Sealed(m.epoch(), 5, part(), "/local/" + name + "/job"));
+                        case Thaw m -> channel.write(new Thawed(m.epoch()));
+                        case CopyImages m -> copies.add(m);
+                        case RetainImages m -> kept.add(m);
+                        default -> { }
+                    }
+                }
+            } catch (IOException e) {
+                channel.close(); // the coordinator has ended
+            }
+        }
+
+        private String part() throws IOException {
+            return ManifestFile.toJson(new Manifest.HostPart(name, "host-" + name, List.of(), List.of(),
+                    new HostImages("fake", name, "0", "cpu", List.of(), List.of(), 5, 1, 1), List.of()));
+        }
+
+        CopyImages next() throws InterruptedException {
+            final CopyImages copy = copies.poll(60, TimeUnit.SECONDS);
+            assertNotNull(copy, "no copy is asked of host " + name);
+            return copy;
+        }
+
+        void copied(final CopyImages m, final String problem) throws IOException {
+            channel.write(new ImagesCopied(m.id(), m.from().isEmpty() ? "" : "/local/" + name + "/job", 5, problem));
+        }
+    }
+
+    @BeforeEach
+    void start() throws Exception {
+        coordinator = coordinator(0, false);
+        join(0);
+    }
+
+    private Coordinator coordinator(final int port, final boolean recover) throws IOException {
+        return new Coordinator(new CoordinatorOptions("localhost", port, null, root.resolve("run"), root.resolve("checkpoints"),
+                Interval.NONE, RecoveryOptions.NONE, 1, new ImageChoice(Compression.AUTO, 1, false, new LevelChoice(LOCAL, true, 2)),
+                false, "", 20, recover), run -> new TestStore());
+    }
+
+    private void join(final long epoch) throws IOException {
+        hosts.clear();
+        hosts.add(new Host("a", epoch));
+        hosts.add(new Host("b", epoch));
+    }
+
+    @AfterEach
+    void stop() {
+        hosts.forEach(host -> host.channel.close());
+        coordinator.close();
+    }
+
+    private Future<CheckpointRun.Outcome> begin(final boolean kill) {
+        return coordinator.conductor().submit(() -> coordinator.checkpoint(kill, false, false, lines::add));
+    }
+
+    private Path checkpoint() throws Exception {
+        final CheckpointRun.Outcome outcome = begin(false).get(60, TimeUnit.SECONDS);
+        assertEquals("", outcome.problem());
+        return outcome.folder();
+    }
+
+    private static Levels levels(final Path folder) throws Exception {
+        return Levels.read(folder, ManifestFile.read(folder));
+    }
+
+    private static Copy copy(final Level level, final String whose, final String at) {
+        return level == Level.SHARED ? Copy.shared("host-" + whose) : new Copy("host-" + whose, level, at, "/local/" + at + "/job");
+    }
+
+    private void awaitDone() throws InterruptedException {
+        while (!coordinator.job().locked(() -> coordinator.job().copies().isDone())) {
+            Thread.sleep(5);
+        }
+    }
+
+    /** Does all that hosts are asked for one checkpoint. */
+    private void copyAll(final int each) throws Exception {
+        for (final Host host : hosts) {
+            for (int i = 0; i < each; i++) {
+                host.copied(host.next(), "");
+            }
+        }
+        awaitDone();
+    }
+
+    @Test
+    void whatIsConfirmedIsClaimedAndNothingElse() throws Exception {
+        final Path folder = checkpoint();
+        assertEquals(List.of(copy(Level.LOCAL, "a", "a"), copy(Level.LOCAL, "b", "b")), levels(folder).copies());
+        assertTrue(lines.stream().anyMatch(line -> line.contains("COMMIT") && line.endsWith("level local: a, b")), lines.toString());
+        final CopyImages toB = hosts.get(1).next();
+        assertEquals("host-a", toB.directory());
+        assertEquals("token of a", toB.from().getFirst().token());
+        final CopyImages toA = hosts.get(0).next();
+        hosts.get(1).copied(toB, "");
+        hosts.get(0).copied(toA, "no space");
+        awaitDone();
+        assertEquals(List.of(copy(Level.LOCAL, "a", "a"), copy(Level.LOCAL, "b", "b"), copy(Level.PARTNER, "a", "b")),
+                levels(folder).copies());
+        assertTrue(hosts.get(0).copies.isEmpty() && hosts.get(1).copies.isEmpty(), "one of two is flushed");
+    }
+
+    @Test
+    void theNextOneWaitsAndTheOneBeforeStaysUntilTheNewOneHasItsCopies() throws Exception {
+        final Path first = checkpoint();
+        final CopyImages toA = hosts.get(0).next();
+        hosts.get(1).copied(hosts.get(1).next(), "");
+        final Future<CheckpointRun.Outcome> next = begin(false);
+        while (lines.stream().noneMatch(line -> line.startsWith("the checkpoint waits for the copy of host b's images in "
+                + first.getFileName() + " to level partner on a"))) {
+            Thread.sleep(5);
+        }
+        assertFalse(next.isDone());
+        hosts.get(0).copied(toA, "");
+        final Path second = next.get(60, TimeUnit.SECONDS).folder();
+        assertTrue(Files.exists(first), "of two hosts only one need be lost now");
+        assertEquals(0, levels(second).unflushed());
+        copyAll(2);
+        assertFalse(Files.exists(first), "one is kept");
+        assertTrue(levels(second).allShared(ManifestFile.read(second)));
+    }
+
+    @Test
+    void theNewestThatIsFlushedStays() throws Exception {
+        checkpoint();
+        copyAll(1);
+        final Path flushed = checkpoint();
+        copyAll(2);
+        final Path third = checkpoint();
+        hosts.forEach(host -> host.kept.clear());
+        copyAll(1);
+        assertTrue(Files.exists(flushed) && Files.exists(third));
+        final RetainImages kept = hosts.get(0).kept.poll(60, TimeUnit.SECONDS);
+        assertEquals(List.of(flushed.getFileName().toString(), third.getFileName().toString()), kept.names());
+        assertEquals(CheckpointFolder.epoch(third), kept.epoch());
+        final Path fourth = checkpoint();
+        copyAll(2);
+        assertFalse(Files.exists(flushed) || Files.exists(third));
+        assertTrue(Files.exists(fourth));
+    }
+
+    @Test
+    void whatCouldNotBeFlushedIsMadeUpForByTheNextOne() throws Exception {
+        checkpoint();
+        copyAll(1);
+        final Path second = checkpoint();
+        for (final Host host : hosts) {
+            for (int i = 0; i < 2; i++) {
+                final CopyImages copy = host.next();
+                host.copied(copy, copy.from().isEmpty() ? "the file system is full" : "");
+            }
+        }
+        awaitDone();
+        assertFalse(levels(second).allShared(ManifestFile.read(second)));
+        final Path third = checkpoint();
+        copyAll(2);
+        assertTrue(levels(third).allShared(ManifestFile.read(third)));
+    }
+
+    @Test
+    void theOneThatEndsTheJobIsFlushedBeforeAnybodyHearsOfTheEnd() throws Exception {
+        final Future<CheckpointRun.Outcome> last = begin(true);
+        hosts.get(0).copied(hosts.get(0).next(), "");
+        hosts.get(1).copied(hosts.get(1).next(), "");
+        hosts.get(0).copied(hosts.get(0).next(), "");
+        final CopyImages flush = hosts.get(1).next();
+        assertTrue(flush.from().isEmpty());
+        while (lines.stream().noneMatch(line -> line.startsWith("the end of the job waits for the copy of host "))) {
+            Thread.sleep(5);
+        }
+        assertFalse(last.isDone());
+        hosts.get(1).copied(flush, "the file system is full");
+        final CheckpointRun.Outcome outcome = last.get(60, TimeUnit.SECONDS);
+        assertTrue(outcome.problem().endsWith("failed: the file system is full"), outcome.problem());
+        assertEquals(1, levels(outcome.folder()).copies().stream().filter(copy -> copy.level() == Level.SHARED).count());
+    }
+
+    @Test
+    void aCopyIsGivenUpWhenItsHostIsLost() throws Exception {
+        final Path folder = checkpoint();
+        hosts.get(0).next();
+        hosts.get(1).copied(hosts.get(1).next(), "");
+        hosts.get(0).channel.close();
+        awaitDone();
+        assertEquals(List.of(copy(Level.LOCAL, "a", "a"), copy(Level.LOCAL, "b", "b"), copy(Level.PARTNER, "a", "b")),
+                levels(folder).copies());
+    }
+
+    @Test
+    void aCoordinatorThatIsStartedAnewClaimsNothingThatItHasNotHeard() throws Exception {
+        final Path folder = checkpoint();
+        final CopyImages before = hosts.get(1).next();
+        final int port = coordinator.port();
+        coordinator.crash();
+        coordinator = coordinator(port, true);
+        join(CheckpointFolder.epoch(folder));
+        hosts.get(1).copied(before, "");
+        final Path next = checkpoint();
+        final CopyImages now = hosts.get(1).next();
+        assertNotEquals(before.id(), now.id());
+        assertEquals(List.of(copy(Level.LOCAL, "a", "a"), copy(Level.LOCAL, "b", "b")), levels(folder).copies());
+        assertEquals(0, levels(next).unflushed(), "it goes on counting where the other one stopped");
+    }
+}
