@@ -233,7 +233,7 @@ public final class CheckpointFolder {
     }
 
     /** Whether its images all are in its folder; of one that cannot be read, they are not. */
-    private static boolean isAllShared(final Path folder) {
+    public static boolean isAllShared(final Path folder) {
         try {
             final Manifest manifest = ManifestFile.read(folder);
             return Levels.read(folder, manifest).allShared(manifest);
