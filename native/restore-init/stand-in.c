@@ -223,7 +223,9 @@ static void signalled(const struct stand_in_duties *duties, const struct signalf
 		stays |= signal == SIGUSR2;
 		return;
 	}
-	if (duties->agent && stays && (asks_to_end(signal) || keeper_fd < 0))
+	/* Under nohup a hangup asks for nothing. It comes nevertheless: a signal that is blocked is not thrown away. */
+	bool ignored = d.ignored >> (signal - 1) & 1;
+	if (duties->agent && stays && !ignored && (asks_to_end(signal) || keeper_fd < 0))
 		attend_signal(signal);
 	if (keeper_fd >= 0)
 		tell(keeper_fd, &message, NULL, 0);

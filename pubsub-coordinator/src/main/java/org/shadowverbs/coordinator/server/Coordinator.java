@@ -67,6 +67,8 @@ public final class Coordinator implements AutoCloseable {
     private static final int ALIVE_TIMES = 5;
     /** So often in the time after which a job counts as hanging its ranks are asked. */
     private static final int HANG_LOOKS = 4;
+    /** How soon it is seen that somebody wants to know of hangs. */
+    private static final long IDLE_LOOK_MILLIS = 1_000;
 
     private final CoordinatorOptions options;
     private final int port;
@@ -364,12 +366,19 @@ public final class Coordinator implements AutoCloseable {
                 job.agents().forEach(agent -> agent.send(new Alive()));
                 return null;
             }), every, every, TimeUnit.MILLISECONDS);
-            if (asked.hangAfterSeconds() > 0) {
-                final Duration hang = Duration.ofSeconds(asked.hangAfterSeconds());
-                final long look = hang.toMillis() / HANG_LOOKS;
-                timer.scheduleAtFixedRate(() -> job.watchForHangs(hang), look, look, TimeUnit.MILLISECONDS);
-            }
+            lookForHangs();
         }
+    }
+
+    /** A launch may ask for it later than another has asked for recovery, and with another time. */
+    private void lookForHangs() {
+        final Duration hang = job.locked(() -> Duration.ofSeconds(recovery.options().hangAfterSeconds()));
+        if (hang.isZero()) {
+            job.goesOn();
+        } else {
+            job.watchForHangs(hang);
+        }
+        timer.schedule(this::lookForHangs, hang.isZero() ? IDLE_LOOK_MILLIS : hang.toMillis() / HANG_LOOKS, TimeUnit.MILLISECONDS);
     }
 
     private void say(final String line) {
@@ -383,7 +392,7 @@ public final class Coordinator implements AutoCloseable {
         job.history().restarted(new JobHistory(manifest.history().ranMillis(), manifest.history().failures(), true,
                 manifest.millis()));
         job.restartProblem("");
-        job.isBack();
+        job.goesOn();
         tellRestarts("");
         epoch.end();
         saveState();

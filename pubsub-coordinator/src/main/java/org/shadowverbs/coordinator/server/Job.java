@@ -522,7 +522,9 @@ final class Job {
     void forgetProcesses(final Collection<AgentSession> ofAgents) {
         lock.lock();
         try {
+            final List<Rank> before = List.copyOf(members.ranks());
             members.forgetProcesses(ofAgents);
+            before.stream().filter(rank -> !members.ranks().contains(rank)).forEach(programs::gone);
             pmi.clear();
         } finally {
             lock.unlock();
@@ -550,8 +552,8 @@ final class Job {
         }
     }
 
-    /** Its ranks run again. Nobody may have looked since before: a restart can be that short. */
-    void isBack() {
+    /** Its ranks run again, after a restart that may be shorter than the time between two looks; or nobody asks whether they do. */
+    void goesOn() {
         locked(() -> {
             hangs.goesOn();
             return null;

@@ -138,9 +138,12 @@ final class Recovery {
         failed(what, 0);
     }
 
-    /** What dies from here on is meant to. */
+    /** What dies from here on is meant to, and what is on its way back is not to come. */
     void endsOnPurpose() {
         endsOnPurpose = true;
+        if (restoring) {
+            job.epoch().stopRestart("its end was asked for");
+        }
     }
 
     /** @return whether the job is brought back for it */
@@ -184,7 +187,8 @@ final class Recovery {
     @Override
     public String toString() {
         return "heals itself, up to " + options.times() + (options.times() == 1 ? " time" : " times") + " from each checkpoint"
-                + (failure == null ? "" : "; is being brought back: " + failure.what());
+                + (endsOnPurpose ? "; its end was asked for, so it is not brought back"
+                        : failure == null ? "" : "; is being brought back: " + failure.what());
     }
 
     /** The job's last program has ended. @return what the job ends with */
@@ -242,7 +246,7 @@ final class Recovery {
                     + " of at most " + most);
             final boolean back = job.locked(() -> {
                 restoring = false;
-                if (another != null) {
+                if (another != null || endsOnPurpose) {
                     return false;
                 }
                 failure = null;

@@ -92,20 +92,30 @@ final class RecoveryRun implements Recovery.Steps {
         final Manifest manifest = read(folder);
         requireImages(folder, manifest);
         epoch.beginRecovery(manifest.epoch());
-        place(folder, manifest);
-        CheckpointRun.requireAll(epoch.awaitAgents());
+        final Set<AgentSession> placed = place(folder, manifest);
+        requireAll(placed, epoch.awaitAgents());
         epoch.takePart();
         epoch.tellAgents(Stage.RESTORE, new Thaw(epoch.number(), epoch.attempt(), "restored", "", false));
         final Map<AgentSession, Message> restored = epoch.awaitAgents();
-        CheckpointRun.requireAll(restored);
+        requireAll(placed, restored);
         epoch.tellAgents(Stage.RELEASE, new Release(epoch.number()));
-        CheckpointRun.requireAll(epoch.awaitAgents());
+        requireAll(placed, epoch.awaitAgents());
         final Reattachment back = new Reattachment(epoch, this::say);
         back.exchanges();
         back.open();
         restarted.accept(manifest);
         say("recovered in " + Sizes.seconds(System.nanoTime() - since) + ", of which " + Sizes.seconds(readNanos(restored))
                 + " reading images: " + why);
+    }
+
+    /** Nothing else waits for an agent that was lost before it had processes: half a job is none. */
+    private static void requireAll(final Set<AgentSession> placed, final Map<AgentSession, Message> answers) throws Stopped {
+        CheckpointRun.requireAll(answers);
+        for (final AgentSession agent : placed) {
+            if (!answers.containsKey(agent)) {
+                throw new Stopped("the agent of host " + agent.host() + " was lost while the job came back", false);
+            }
+        }
     }
 
     private static Manifest read(final Path folder) throws Recovery.Damaged {
@@ -127,7 +137,8 @@ final class RecoveryRun implements Recovery.Steps {
         }
     }
 
-    private void place(final Path folder, final Manifest manifest) throws Stopped {
+    /** @return who has been given a share */
+    private Set<AgentSession> place(final Path folder, final Manifest manifest) throws Stopped {
         final List<AgentSession> agents = job.locked(() -> List.copyOf(job.agents()));
         if (agents.isEmpty()) {
             throw new Stopped("no host is left", false);
@@ -149,6 +160,7 @@ final class RecoveryRun implements Recovery.Steps {
         epoch.tellAgents(Stage.RECOVER, agent -> places.containsKey(agent)
                 ? new Recover(epoch.number(), folder.toString(), manifest.checksum(), places.get(agent), all,
                         job.copies().choice().local(), holders) : null);
+        return places.keySet();
     }
 
     private void sayMoves(final List<Manifest.HostPart> portions, final List<Share> shares) {

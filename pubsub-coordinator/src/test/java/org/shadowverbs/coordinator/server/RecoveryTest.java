@@ -39,7 +39,7 @@ class RecoveryTest {
 
     /** What becomes of a restore. */
     enum Outcome {
-        RUNS, STOPPED, DAMAGED, A_RANK_DIES, A_HOST_IS_LOST_AND_IT_STOPS
+        RUNS, STOPPED, DAMAGED, A_RANK_DIES, A_HOST_IS_LOST_AND_IT_STOPS, SOMEBODY_WANTS_ITS_END
     }
 
     private final class Steps implements Recovery.Steps {
@@ -67,6 +67,7 @@ class RecoveryTest {
                     });
                     throw new Stopped("host b is lost", false);
                 }
+                case SOMEBODY_WANTS_ITS_END -> job.endsOnPurpose();
                 default -> { }
             }
         }
@@ -123,6 +124,17 @@ class RecoveryTest {
 
     private boolean underWay() {
         return job.locked(recovery::isUnderWay);
+    }
+
+    /** Ctrl-C while images are read. */
+    @Test
+    void aJobWhoseEndIsAskedForWhileItComesBackEnds() {
+        outcomes.add(Outcome.SOMEBODY_WANTS_ITS_END);
+        die("rank 1 died", 139);
+        conduct();
+        assertEquals(List.of("ckpt-j-3"), restored);
+        assertEquals(1, overs);
+        assertFalse(underWay());
     }
 
     @Test
@@ -219,6 +231,7 @@ class RecoveryTest {
         assertTrue(ended >= restored.size(), "what is left is ended before each restore");
         final boolean runs = restored.size() > script.size() || script.get(restored.size() - 1) == Outcome.RUNS;
         assertEquals(runs ? 0 : 1, overs, said.toString());
-        assertEquals(runs ? 0 : 1, said.stream().filter(line -> line.startsWith("the job ends: ")).count(), said.toString());
+        final boolean wanted = !runs && script.get(restored.size() - 1) == Outcome.SOMEBODY_WANTS_ITS_END;
+        assertEquals(runs || wanted ? 0 : 1, said.stream().filter(line -> line.startsWith("the job ends: ")).count(), said.toString());
     }
 }
