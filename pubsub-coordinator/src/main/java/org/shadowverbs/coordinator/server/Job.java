@@ -193,7 +193,11 @@ final class Job {
                 pmi.clear();
             }
             settings.putAll(hello.settings());
+            final boolean withNothing = !said.restored() && !stale && members.comesBackWithNothing(session, hello);
             members.joined(session, hello);
+            if (withNothing) {
+                recovery.hostLost("the agent of host " + session.host() + " is back, and its processes are not");
+            }
             if (!hello.restored() && !(hello.trees().isEmpty() && hello.members().isEmpty())) {
                 history.runs();
             }

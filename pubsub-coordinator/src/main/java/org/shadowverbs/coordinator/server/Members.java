@@ -73,11 +73,22 @@ final class Members {
 
     // ---- agents ----
 
+    /**
+     * Whether an agent that comes, with nothing, had ranks before: of this one as it was connected, or of one that is waited for.
+     * So an agent comes that was cut off and has ended them.
+     */
+    boolean comesBackWithNothing(final AgentSession session, final AgentHello hello) {
+        return hello.members().isEmpty() && hello.trees().isEmpty() && ranks.values().stream().map(rank -> rank.agent)
+                .anyMatch(before -> before == agents.get(session.id())
+                        || lostAgents.contains(before) && before.host().equals(session.host()));
+    }
+
     /** An agent has come, with its ranks. One of the same id that was connected is closed. */
     void joined(final AgentSession session, final AgentHello hello) throws ProtocolException {
         final AgentSession before = agents.put(session.id(), session);
         if (before != null) {
             before.close();
+            before.lost = true;
         }
         hadTrees |= !hello.trees().isEmpty() || hello.restored();
         for (final Member member : hello.members()) {

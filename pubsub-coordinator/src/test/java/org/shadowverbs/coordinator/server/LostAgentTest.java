@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.Arrays;
 import java.util.List;
@@ -14,7 +15,6 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
@@ -23,10 +23,12 @@ import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.EndProcesses;
 import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
 import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
+import org.shadowverbs.coordinator.protocol.RecoveryMessages.ProcessesEnded;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankJoined;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
@@ -45,10 +47,9 @@ class LostAgentTest {
     private final List<String> lines = new CopyOnWriteArrayList<>();
     private Coordinator coordinator;
 
-    @BeforeEach
-    void start() throws IOException {
+    private void start(final RecoveryOptions recovery) throws IOException {
         coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root.resolve("run"), root.resolve("checkpoints"),
-                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false), run -> new TestStore());
+                Interval.NONE, recovery, 2, ImageChoice.USUAL, false, "", 20, false), run -> new TestStore());
     }
 
     @AfterEach
@@ -57,9 +58,13 @@ class LostAgentTest {
     }
 
     private FrameChannel agent(final String id, final Member... ranks) throws IOException {
+        return agent(id, List.of(new Tree(1, List.of("program"), "/")), ranks);
+    }
+
+    private FrameChannel agent(final String id, final List<Tree> trees, final Member... ranks) throws IOException {
         final FrameChannel agent = FrameChannel.connect(new InetSocketAddress("localhost", coordinator.port()), 5_000);
         agent.write(new AgentHello(FrameType.VERSION, "", id, "host", 1, "job", 0, 0, false, List.of(ranks),
-                List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of("true"), List.of()));
+                trees, Map.of(), List.of("true"), List.of()));
         assertTrue(agent.read() instanceof AgentWelcome);
         return agent;
     }
@@ -71,6 +76,7 @@ class LostAgentTest {
 
     @Test
     void aRankThatHasNotHeardOfACheckpointIsNotWaitedFor() throws Exception {
+        start(RecoveryOptions.NONE);
         final FrameChannel lost = agent("lost", rank("heard", 0, 0), rank("unheard", 1, 0));
         final Future<CheckpointRun.Outcome> checkpoint =
                 coordinator.conductor().submit(() -> coordinator.checkpoint(false, false, false, lines::add));
@@ -102,5 +108,21 @@ class LostAgentTest {
         final String problem = checkpoint.get(60, TimeUnit.SECONDS).problem();
         assertTrue(problem.contains("the agent on host host was lost"), problem);
         assertEquals(List.of(), lines.stream().filter(line -> line.contains("did not finish")).toList());
+    }
+
+    /** It was cut off, has ended what it had, and is back before the coordinator has noticed: as if the host had been lost. */
+    @Test
+    void aHostThatIsBackWithoutItsProcessesIsAFailure() throws Exception {
+        start(new RecoveryOptions(1, 0, 1_000));
+        agent("same", rank("here", 0, 0));
+        try (FrameChannel back = agent("same", List.of())) {
+            Message told;
+            do {
+                told = back.read();
+            } while (!(told instanceof EndProcesses));
+            back.write(new ProcessesEnded(((EndProcesses) told).epoch()));
+            assertTrue(Files.readString(coordinator.runDirectory().resolve("coordinator.log"))
+                    .contains("failure: the agent of host host is back, and its processes are not"));
+        }
     }
 }
