@@ -225,6 +225,9 @@ final class HostLossSystemTest {
 
     private void awaitRecoveries(final int times) throws Exception {
         await("recovery " + times, () -> recoveries() >= times);
+        // For docs/PERFORMANCE.md: on a machine that has little else to do this is what users see.
+        Files.readAllLines(hosts.coordinatorLog()).stream().filter(line -> line.contains(RECOVERED)).reduce((first, last) -> last)
+                .ifPresent(System.out::println);
     }
 
     /** By the coordinator's log: the standard error of the programs is a file here, which is put back with them. */
