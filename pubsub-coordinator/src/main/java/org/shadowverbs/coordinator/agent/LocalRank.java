@@ -2,22 +2,13 @@
 package org.shadowverbs.coordinator.agent;
 
 import java.io.IOException;
-import java.util.HashSet;
-import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
-import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CountDownLatch;
-import java.util.function.Function;
-import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.memory.WriteCount;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.Outbox;
-import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
-import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
 
 /**
@@ -44,10 +35,7 @@ final class LocalRank {
     boolean welcomed;
     boolean saidGoodbye;
     ProcessWatch watch;
-    /** The keys that an answer for the host is cut to: those of its last contribution, in a drain those of all. */
-    private Set<String> wanted = Set.of();
-    /** Those of the wanted keys that it had not asked for before. */
-    private Set<String> asked = Set.of();
+    final HostAnswer.Wishes wishes = new HostAnswer.Wishes();
     /** The last message before it closes its link, until it has closed it. */
     Detached detached;
     /** The socket that it has given to be held while its image is made; -1: none. */
@@ -68,33 +56,6 @@ final class LocalRank {
         this.state = MemberState.RUNNING;
     }
 
-    void wants(final Contribute c) {
-        asked = new LinkedHashSet<>(c.want());
-        if (Phase.continues(c.phase(), c.round())) {
-            asked.removeAll(wanted);
-            wanted.addAll(asked);
-        } else {
-            wanted = new HashSet<>(asked);
-        }
-    }
-
-    /** What is for it in an answer for the host: what it has asked for now, and of the rest what is new. */
-    Map<String, byte[]> found(final Answer answer, final Function<String, byte[]> fetched) {
-        final Map<String, byte[]> found = LinkedHashMap.newLinkedHashMap(asked.size());
-        for (final String key : asked) {
-            final byte[] value = fetched.apply(key);
-            if (value != null) {
-                found.put(key, value);
-            }
-        }
-        answer.found().forEach((key, value) -> {
-            if (wanted.contains(key)) {
-                found.put(key, value);
-            }
-        });
-        return found;
-    }
-
     Member member() {
         return new Member(uid, number, pid, hostPid, treeRootPid, program, epoch, (byte) state.ordinal());
     }
@@ -103,6 +64,13 @@ final class LocalRank {
     void send(final Message message) {
         if (link != null && greeted) {
             link.send(message);
+        }
+    }
+
+    /** Likewise a whole frame, which others may get, too. */
+    void send(final byte[] frame) {
+        if (link != null && greeted) {
+            link.send(frame);
         }
     }
 

@@ -72,6 +72,7 @@ final class LocalRanks {
     private final LaunchedPrograms programs;
     private final PublishedStore fetched;
     private final BooleanSupplier agentEnds;
+    private final HostVoice voice;
 
     private final Map<String, LocalRank> ranks = new LinkedHashMap<>();
     private long epoch;
@@ -93,6 +94,7 @@ final class LocalRanks {
         this.programs = programs;
         this.fetched = fetched;
         this.agentEnds = agentEnds;
+        voice = new HostVoice(coordinator::send, this::flushSoon);
         backend = options.backend();
     }
 
@@ -174,6 +176,7 @@ final class LocalRanks {
             rank.link = link;
             rank.greeted = false;
             rank.linkDone = linkDone;
+            voice.flush();
             coordinator.send(new RankJoined(rank.member()));
         } finally {
             lock.unlock();
@@ -219,8 +222,8 @@ final class LocalRanks {
         try {
             switch (message) {
                 case Contribute c -> {
-                    rank.wants(c);
-                    pass(rank, c);
+                    rank.wishes.are(c);
+                    voice.contributes(rank.uid, c, inEpoch(c.epoch()));
                 }
                 case Detached d -> {
                     rank.detached = d;
@@ -232,7 +235,7 @@ final class LocalRanks {
                 case Done d -> {
                     rank.state = MemberState.RUNNING;
                     rank.pendingVerdict = null;
-                    pass(rank, d);
+                    voice.done(rank.uid, d.epoch(), inEpoch(d.epoch()) == 0 ? 0 : Integer.MAX_VALUE);
                 }
                 case Hold h -> rank.send(new Held(problemOf(() -> rank.hold(h.socket()))));
                 case GiveBack g -> rank.send(new Held(problemOf(() -> rank.giveBack(g.socket()))));
@@ -256,6 +259,33 @@ final class LocalRanks {
         }
     }
 
+    private void flushSoon() {
+        Thread.ofVirtual().name("host voice").start(() -> {
+            try {
+                Thread.sleep(HostVoice.PATIENCE_MILLIS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            lock.lock();
+            try {
+                voice.flush();
+            } finally {
+                lock.unlock();
+            }
+        });
+    }
+
+    /** How many ranks of this host are in the midst of that epoch. */
+    private int inEpoch(final long that) {
+        int count = 0;
+        for (final LocalRank rank : ranks.values()) {
+            if (rank.epoch == that && rank.state != MemberState.RUNNING) {
+                count++;
+            }
+        }
+        return count;
+    }
+
     private interface Action {
         void run() throws IOException;
     }
@@ -271,6 +301,7 @@ final class LocalRanks {
 
     private void pass(final LocalRank rank, final Message message) {
         final byte[] frame = Codec.frame(message);
+        voice.flush();
         coordinator.send(new FromRank(rank.uid, Arrays.copyOfRange(frame, 4, frame.length)));
     }
 
@@ -283,7 +314,7 @@ final class LocalRanks {
             rank.link = null;
             if (rank.detached != null) {
                 // Only now does the process hold nothing that leads out of it.
-                pass(rank, rank.detached);
+                voice.detached(rank.uid, rank.detached.epoch(), inEpoch(rank.detached.epoch()));
                 rank.detached = null;
             }
             if (rank.saidGoodbye || rank.isAway() || rank.pendingVerdict != null || agentEnds.getAsBoolean()) {
@@ -328,6 +359,7 @@ final class LocalRanks {
         if (!ranks.remove(rank.uid, rank)) {
             return;
         }
+        voice.flush();
         coordinator.send(new RankGone(rank.uid, how, status, text));
         try {
             if (how == 0) {
@@ -393,14 +425,17 @@ final class LocalRanks {
         final Message message = Codec.decode(m.frame());
         lock.lock();
         try {
-            if (message instanceof Answer answer) {
+            if (message instanceof Answer answer && answer.phase() == Phase.DRAIN.ordinal()) {
+                // Later rounds tell only what is new of it.
                 answer.found().forEach((key, value) -> fetched.put(answer.epoch() + "/" + key, value));
             }
+            final HostAnswer cut = message instanceof Answer answer
+                    ? new HostAnswer(answer, key -> fetched.get(answer.epoch() + "/" + key)) : null;
             final List<String> uids = m.uids().isEmpty() ? List.copyOf(ranks.keySet()) : m.uids();
             for (final String uid : uids) {
                 final LocalRank rank = ranks.get(uid);
                 if (rank != null) {
-                    toRank(rank, message);
+                    toRank(rank, message, cut);
                 }
             }
         } finally {
@@ -408,7 +443,8 @@ final class LocalRanks {
         }
     }
 
-    private void toRank(final LocalRank rank, final Message message) {
+    /** @param cut of an answer */
+    private void toRank(final LocalRank rank, final Message message, final HostAnswer cut) {
         switch (message) {
             case Checkpoint c -> {
                 if (c.epoch() > epoch) {
@@ -424,8 +460,7 @@ final class LocalRanks {
                 if (a.phase() == Phase.PAIRED.ordinal()) {
                     rank.state = MemberState.CLOSED;
                 }
-                rank.send(new Answer(a.epoch(), a.attempt(), a.phase(), a.round(),
-                        rank.found(a, key -> fetched.get(a.epoch() + "/" + key)), a.unanimous(), a.ranks(), a.departed()));
+                rank.send(cut.of(rank.wishes));
             }
             default -> rank.send(message);
         }

@@ -21,12 +21,15 @@ public record Attachment(String obstacle, List<Reset> resets, int alone) {
     /** Published with the answer by which all keep their devices: for a rank that has lost its link in that moment. */
     public static final String AGREED = "t/agreed";
 
+    /** What the keys of all ranks begin with. */
+    public static final String KEYS = "t/";
+
     /** A connection, by what its ends number their queue pairs with. */
     public record Reset(int sequence, int peer, int peerSequence) {
     }
 
     public static String key(final int rank) {
-        return "t/" + rank;
+        return KEYS + rank;
     }
 
     /** Nobody else has to do anything for it. */

@@ -11,6 +11,11 @@ public enum OwnKey {
     IDS;
 
     public String of(final int rank) {
-        return name().toLowerCase(java.util.Locale.ROOT) + '/' + rank;
+        return prefix() + rank;
+    }
+
+    /** What those of all ranks begin with. */
+    public String prefix() {
+        return name().toLowerCase(java.util.Locale.ROOT) + '/';
     }
 }

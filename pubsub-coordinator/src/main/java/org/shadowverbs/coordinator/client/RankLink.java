@@ -265,7 +265,7 @@ public final class RankLink implements AutoCloseable {
             }
             final Answer a = answer;
             answer = null;
-            return new Reply(a.found(), a.unanimous(), a.ranks(), a.departed());
+            return new Reply(a.found(), a.unanimous(), a.ranks(), a.runs(), a.departed());
         } finally {
             lock.unlock();
         }

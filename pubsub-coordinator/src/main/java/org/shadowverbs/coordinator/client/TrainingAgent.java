@@ -83,7 +83,7 @@ public final class TrainingAgent implements Runnable, AutoCloseable {
             if (message instanceof Contribute c) {
                 published.putAll(c.publish());
                 channel.write(new Answer(c.epoch(), c.attempt(), c.phase(), c.round(), found(c.want()), c.agree(), 1,
-                        List.of()));
+                        List.of(0, 0), List.of()));
             } else if (message instanceof Lookup l) {
                 channel.write(new Found(l.id(), found(l.keys())));
             } else if (message instanceof Publish p) {

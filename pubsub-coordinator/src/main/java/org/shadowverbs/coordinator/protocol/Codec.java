@@ -9,12 +9,15 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.Map;
+import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
+import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 
 /**
  * Messages to bytes and back. A frame is a length of four bytes (big-endian; type and body), a type byte and the body.
  * Whatever the bytes are, decoding ends with a message or a {@link ProtocolException}.
  */
 public final class Codec {
+    private static final int WORTH_A_PART = 4096;
     private static final int LEGS = 8;
 
     private Codec() {
@@ -26,14 +29,35 @@ public final class Codec {
      * @throws IllegalArgumentException when it is longer than a frame of its type may be
      */
     public static byte[] frame(final Message message) {
+        return frame(message, null);
+    }
+
+    /**
+     * The same in parts that follow each other. What is passed on within the message, its last component, is a part of
+     * its own that is not copied, so that a long answer to many hosts is in memory once. Errors are those of {@link
+     * #frame}.
+     */
+    static byte[][] frames(final Message message) {
+        final byte[] passedOn = message instanceof ToRanks m ? m.frame() : message instanceof FromRank m ? m.frame()
+                : null;
+        return passedOn == null || passedOn.length < WORTH_A_PART ? new byte[][] {frame(message)}
+                : new byte[][] {frame(message, passedOn), passedOn};
+    }
+
+    /** @param apart the bytes of the last component, which are left out; null: they are not */
+    private static byte[] frame(final Message message, final byte[] apart) {
         try {
             final ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
             final DataOutputStream out = new DataOutputStream(bytes);
             out.writeInt(0);
             out.writeByte(message.type());
-            RecordCodec.write(out, message);
+            if (apart == null) {
+                RecordCodec.write(out, message);
+            } else {
+                RecordCodec.writeBut(out, message, apart);
+            }
             final byte[] frame = bytes.toByteArray();
-            final int length = frame.length - 4;
+            final int length = frame.length - 4 + (apart == null ? 0 : apart.length);
             final int longest = message.type() < FrameType.AGENT_HELLO ? FrameType.MAX_PASSED_ON : FrameType.MAX_FRAME;
             if (length > longest) {
                 throw new IllegalArgumentException("message of type " + message.type() + " has " + length

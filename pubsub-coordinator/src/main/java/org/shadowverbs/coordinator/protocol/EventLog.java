@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.protocol;
 
+import java.io.FileNotFoundException;
 import java.io.FileOutputStream;
 import java.io.IOException;
 import java.nio.charset.StandardCharsets;
@@ -14,7 +15,16 @@ import java.time.Instant;
 public final class EventLog {
     private static final long LIMIT = 1 << 20;
 
+    /**
+     * So long a file stays open for the events that follow; then it is looked for again, which another process may have
+     * moved.
+     */
+    private static final long OPEN_NANOS = 1_000_000_000L;
+
     private final Path file;
+    private FileOutputStream out;
+    private long opened;
+    private long size;
 
     public EventLog(final Path file) {
         this.file = file;
@@ -23,21 +33,34 @@ public final class EventLog {
     /** Never fails: a log that can't be written must not stop what it is about. */
     public synchronized void add(final String event) {
         try {
-            if (Files.exists(file) && Files.size(file) > LIMIT) {
-                Files.move(file, file.resolveSibling(file.getFileName() + ".1"), StandardCopyOption.REPLACE_EXISTING);
+            if (out == null || size > LIMIT || System.nanoTime() - opened > OPEN_NANOS) {
+                open();
             }
-            if (!Files.exists(file)) {
-                Files.createFile(file, PrivateFiles.FILE);
-            }
-            final String line = Instant.now() + " " + event.replace('\n', ' ') + "\n";
-            // No channel: a thread that is interrupted could not write to it, and its last event is why.
-            try (FileOutputStream out = new FileOutputStream(file.toFile(), true)) {
-                out.write(line.getBytes(StandardCharsets.UTF_8));
-            }
-        } catch (NoSuchFileException e) {
+            final byte[] line = (Instant.now() + " " + event.replace('\n', ' ') + "\n")
+                    .getBytes(StandardCharsets.UTF_8);
+            out.write(line);
+            size += line.length;
+        } catch (NoSuchFileException | FileNotFoundException e) {
             return; // the run directory has been removed: nobody will look for its log
         } catch (IOException e) {
             System.err.println("shadowverbs: " + file + ": " + e.getMessage() + " (event: " + event + ")");
         }
+    }
+
+    private void open() throws IOException {
+        if (out != null) {
+            out.close();
+            out = null;
+        }
+        if (Files.exists(file) && Files.size(file) > LIMIT) {
+            Files.move(file, file.resolveSibling(file.getFileName() + ".1"), StandardCopyOption.REPLACE_EXISTING);
+        }
+        if (!Files.exists(file)) {
+            Files.createFile(file, PrivateFiles.FILE);
+        }
+        size = Files.size(file);
+        opened = System.nanoTime();
+        // No channel: a thread that is interrupted could not write to it, and its last event is why.
+        out = new FileOutputStream(file.toFile(), true);
     }
 }

@@ -141,16 +141,18 @@ public final class FrameChannel implements AutoCloseable {
     }
 
     public void write(final Message message) throws IOException {
-        write(Codec.frame(message));
+        write(Codec.frame(message)); // a rank does not load what Codec.frames looks for
     }
 
-    /** Writes a whole frame, as {@link Codec#frame} makes it. */
-    void write(final byte[] frame) throws IOException {
-        final ByteBuffer bytes = ByteBuffer.wrap(frame);
+    /** Writes a whole frame, in the parts that {@link Codec#frames} makes. */
+    void write(final byte[]... parts) throws IOException {
         writing.lock();
         try {
-            while (bytes.hasRemaining()) {
-                channel.write(bytes);
+            for (final byte[] part : parts) {
+                final ByteBuffer bytes = ByteBuffer.wrap(part);
+                while (bytes.hasRemaining()) {
+                    channel.write(bytes);
+                }
             }
         } catch (ClosedChannelException e) {
             throw e;

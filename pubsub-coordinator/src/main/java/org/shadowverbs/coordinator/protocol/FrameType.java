@@ -86,6 +86,8 @@ public final class FrameType {
     public static final byte PRE_COPIED = 78;
     public static final byte PREPARE = 67;
     public static final byte PREPARED = 68;
+    public static final byte HOST_CONTRIBUTES = 66;
+    public static final byte HOST_RANKS = 79;
 
     // command line <-> coordinator
     public static final byte COMMAND = 60;

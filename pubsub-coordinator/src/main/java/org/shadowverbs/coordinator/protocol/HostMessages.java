@@ -15,6 +15,8 @@ public final class HostMessages {
             Map.entry(FrameType.RANK_NUMBER, RankNumber.class),
             Map.entry(FrameType.FROM_RANK, FromRank.class),
             Map.entry(FrameType.TO_RANKS, ToRanks.class),
+            Map.entry(FrameType.HOST_CONTRIBUTES, HostContribution.class),
+            Map.entry(FrameType.HOST_RANKS, HostRanks.class),
             Map.entry(FrameType.RANK_GONE, RankGone.class),
             Map.entry(FrameType.TREE_STATE, TreeState.class),
             Map.entry(FrameType.PREPARE, Prepare.class),
@@ -94,6 +96,20 @@ public final class HostMessages {
 
     /** A frame of a rank (type and body), passed on. */
     public record FromRank(String uid, byte[] frame) implements Message {
+    }
+
+    /**
+     * What ranks of a host bring to an exchange, in one message: {@code uids} of them all, {@code against} of those
+     * that do not agree, and what they wait for ({@code notes}, of those that have said it). Published values and
+     * wishes are those of all.
+     */
+    public record HostContribution(long epoch, int attempt, byte phase, int round, List<String> uids,
+            Set<String> against, Map<String, String> notes, Map<String, byte[]> publish, Set<String> want)
+            implements Message {
+    }
+
+    /** Those ranks have detached ({@code done} false), or opened their gates. */
+    public record HostRanks(long epoch, boolean done, List<String> uids) implements Message {
     }
 
     /** A frame (type and body) for those ranks of the agent, or for all when the list is empty. */

@@ -6,10 +6,10 @@ import java.util.concurrent.LinkedBlockingQueue;
 
 /** Sends in order on a thread of its own, so that nobody who holds a lock waits for a slow reader. Safe for use by several threads. */
 public final class Outbox implements AutoCloseable {
-    private static final byte[] END = {};
+    private static final byte[][] END = {};
 
     private final FrameChannel channel;
-    private final LinkedBlockingQueue<byte[]> queue = new LinkedBlockingQueue<>();
+    private final LinkedBlockingQueue<byte[][]> queue = new LinkedBlockingQueue<>();
     private final Thread writer;
     private volatile boolean closing;
 
@@ -24,13 +24,18 @@ public final class Outbox implements AutoCloseable {
      * @throws IllegalArgumentException the message is longer than a frame may be: nothing of it is sent, and the link goes on
      */
     public void send(final Message message) {
-        queue.add(Codec.frame(message));
+        queue.add(Codec.frames(message));
+    }
+
+    /** Queues a whole frame, as {@link Codec#frame} makes it; it may be in several queues. */
+    public void send(final byte[] frame) {
+        queue.add(new byte[][] {frame});
     }
 
     private void run() {
         try {
             for (;;) {
-                final byte[] frame = queue.take();
+                final byte[][] frame = queue.take();
                 if (frame == END) {
                     break;
                 }

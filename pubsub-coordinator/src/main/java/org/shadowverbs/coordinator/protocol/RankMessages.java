@@ -78,8 +78,9 @@ public final class RankMessages {
             Set<String> want, boolean agree, String note) implements Message {
     }
 
+    /** {@code runs}: the numbers of the {@code ranks} that took part, as first and last of each run without a gap. */
     public record Answer(long epoch, int attempt, byte phase, int round, Map<String, byte[]> found,
-            boolean unanimous, int ranks, List<Integer> departed) implements Message {
+            boolean unanimous, int ranks, List<Integer> runs, List<Integer> departed) implements Message {
     }
 
     /** The checkpoint of this epoch is given up; with {@code reattach} every rank goes through the reattachment. */

@@ -87,10 +87,22 @@ final class RecordCodec {
         }
     }
 
+    /** The record without the bytes of its last component, which are to follow it. */
+    static void writeBut(final DataOutput out, final Object record, final byte[] last) throws IOException {
+        ALL.get(record.getClass()).writeComponents(out, record, last);
+    }
+
     private void writeComponents(final DataOutput out, final Object record) throws IOException {
+        writeComponents(out, record, null);
+    }
+
+    private void writeComponents(final DataOutput out, final Object record, final byte[] last) throws IOException {
         try {
-            for (final Method accessor : accessors) {
-                write(out, accessor.invoke(record));
+            for (int i = 0; i < accessors.length - (last == null ? 0 : 1); i++) {
+                write(out, accessors[i].invoke(record));
+            }
+            if (last != null) {
+                out.writeInt(last.length);
             }
         } catch (ReflectiveOperationException e) {
             throw new AssertionError(constructor.getName(), e);

@@ -32,10 +32,8 @@ final class AgentSession {
 
     /** Launched processes, by the pid they have on the agent's side. */
     final Map<Long, Tree> trees = new HashMap<>();
-    /** The version of each value that the agent already holds: rounds of a drain resend only what has changed. */
-    final Map<String, Integer> holds = new HashMap<>();
-    /** What its ranks have asked for: in the last exchange, in a drain in all its rounds. */
-    private Set<String> wanted = Set.of();
+    /** The keys that its ranks have asked for in all rounds of a drain so far. */
+    final Set<String> wanted = new HashSet<>();
     /** Its connection is gone; it, or another one on its host, may come back for a while. */
     boolean lost;
     /** The processes of the job on its host have been restored there, and end with it. */
@@ -102,16 +100,6 @@ final class AgentSession {
         return command;
     }
 
-    /** Adds to what its ranks want, or begins anew, and returns all of it. */
-    Set<String> wants(final Set<String> keys, final boolean more) {
-        if (more) {
-            wanted.addAll(keys);
-        } else {
-            wanted = keys;
-        }
-        return wanted;
-    }
-
     /** It is lost when its host's kernel has acknowledged nothing for so long. */
     void watch(final int lostAfterMillis) {
         try {
@@ -130,11 +118,16 @@ final class AgentSession {
 
     /** To those of its ranks, or to all when the list is empty. */
     void toRanks(final List<String> uids, final Message message) {
-        send(new ToRanks(uids, bare(message)));
+        toRanks(uids, bare(message));
+    }
+
+    /** @param message type and body; it may go to several agents */
+    void toRanks(final List<String> uids, final byte[] message) {
+        send(new ToRanks(uids, message));
     }
 
     /** Type and body, without the length. */
-    private static byte[] bare(final Message message) {
+    static byte[] bare(final Message message) {
         final byte[] frame = Codec.frame(message);
         return java.util.Arrays.copyOfRange(frame, 4, frame.length);
     }

@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.server;
 
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
@@ -15,10 +16,13 @@ import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 import java.util.function.Function;
 import java.util.function.LongSupplier;
+import java.util.function.Predicate;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.client.Attachment;
 import org.shadowverbs.coordinator.client.Needs;
+import org.shadowverbs.coordinator.client.NumberedKeys;
 import org.shadowverbs.coordinator.client.Phase;
+import org.shadowverbs.coordinator.protocol.HostMessages.HostContribution;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.MemberState;
@@ -26,7 +30,6 @@ import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.Answer;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
-import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
 
 /**
  * What goes on in the job now: its {@link Course}, the {@link Stage} that it is in, who takes part, what they have contributed
@@ -45,15 +48,18 @@ final class Epoch {
     private final LongSupplier clock;
 
     /** Those that are not answered yet: a drain may have thousands of rounds, each with the keys of all queue pairs. */
-    private final Map<String, Exchange> exchanges = new HashMap<>();
+    private final Map<Long, Exchange> exchanges = new HashMap<>();
     /** Those of this attempt's way back that are answered: a rank whose link broke asks again. */
-    private final Map<String, Exchange> answered = new HashMap<>();
+    private final Map<Long, Exchange> answered = new HashMap<>();
     /** The ranks of the epoch that goes on; empty between checkpoints. */
     private final Set<Rank> participants = new LinkedHashSet<>();
     /** Who began it and is no more; also the last rank of the job, if that had left before: of others a gap tells. */
     private final Set<Integer> departed = new TreeSet<>();
     /** Of those who began it and did not come through it, by number: what has become of each. */
     private final Map<Integer, String> lost = new LinkedHashMap<>();
+
+    /** Until when each of those waits who wait now. */
+    private final List<LongSupplier> waiting = new ArrayList<>();
 
     private Course course = Course.IDLE;
     /** Agents have told of an epoch that a coordinator before this one had begun: {@link #takeOver} is to come. */
@@ -209,7 +215,8 @@ final class Epoch {
     private void clearExchanges() {
         exchanges.clear();
         answered.clear();
-        published.begin(members.agents());
+        published.begin();
+        members.agents().forEach(agent -> agent.wanted.clear());
     }
 
     private void goTo(final Stage next) {
@@ -312,7 +319,7 @@ final class Epoch {
         if (phase == Phase.PUBLISHED) {
             missThoseThatRun();
         }
-        awaitRanks(() -> exchange(phase, round).missing(participants));
+        awaitRanks(rank -> exchange(phase, round).lacks(rank));
         lock.lock();
         try {
             if (stop != null) {
@@ -325,11 +332,10 @@ final class Epoch {
             }
             final boolean unanimous = x.unanimous(participants);
             if (keepsDevices(x, unanimous)) {
-                published.put(number, Map.of(Attachment.AGREED, new byte[0]));
+                published.keep(number, Attachment.AGREED, new byte[0]);
             }
-            x.wanted(participants).forEach((agent, keys) -> answer(agent, x, unanimous,
-                    agent.wants(keys, Phase.continues(phase.ordinal(), round)),
-                    participants.stream().filter(r -> r.agent == agent).map(r -> r.uid).toList()));
+            answerAll(x, unanimous);
+            published.answered(phase);
             // The ranks go on with what is next at once.
             if (phase == Phase.REPLAYED) {
                 goTo(Stage.OPENING);
@@ -391,10 +397,42 @@ final class Epoch {
         miss(rank, rank + " has gone on before the others, by itself");
     }
 
-    private void answer(final AgentSession agent, final Exchange x, final boolean unanimous, final Set<String> wanted,
-            final List<String> uids) {
-        agent.toRanks(uids, new Answer(number, attempt, (byte) x.phase.ordinal(), x.round,
-                published.newTo(agent, wanted, number), unanimous, participants.size(), List.copyOf(departed)));
+    /** Each host once; hosts that want the same get the same bytes. */
+    private void answerAll(final Exchange x, final boolean unanimous) {
+        final List<Integer> runs = NumberedKeys.runs(participants.stream().map(r -> r.number).toList());
+        final Map<Set<String>, byte[]> answers = new HashMap<>();
+        uidsByAgent().forEach((agent, uids) -> {
+            final Set<String> wishes = x.wanted(agent);
+            if (x.phase != Phase.DRAIN) {
+                agent.toRanks(uids, answers.computeIfAbsent(wishes, w -> AgentSession.bare(answer(x, unanimous,
+                        published.all(w), runs))));
+                return;
+            }
+            if (!Phase.continues(x.phase.ordinal(), x.round)) {
+                agent.wanted.clear();
+            }
+            final Set<String> more = new LinkedHashSet<>();
+            wishes.forEach(wish -> NumberedKeys.each(wish, key -> {
+                if (agent.wanted.add(key)) {
+                    more.add(key);
+                }
+            }));
+            agent.toRanks(uids, answer(x, unanimous, published.news(agent.wanted, more), runs));
+        });
+    }
+
+    private Map<AgentSession, List<String>> uidsByAgent() {
+        final Map<AgentSession, List<String>> byAgent = new LinkedHashMap<>();
+        for (final Rank rank : participants) {
+            byAgent.computeIfAbsent(rank.agent, a -> new ArrayList<>()).add(rank.uid);
+        }
+        return byAgent;
+    }
+
+    private Answer answer(final Exchange x, final boolean unanimous, final Map<String, byte[]> values,
+            final List<Integer> runs) {
+        return new Answer(number, attempt, (byte) x.phase.ordinal(), x.round, values, unanimous, participants.size(),
+                runs, List.copyOf(departed));
     }
 
     boolean unanimous(final Exchange x) {
@@ -428,19 +466,15 @@ final class Epoch {
         } finally {
             lock.unlock();
         }
-        awaitRanks(() -> participants.stream().filter(r -> r.state != state).toList());
+        awaitRanks(rank -> rank.state != state);
     }
 
     /** Tells all participants, by way of their agents, that it has begun. */
     void tellBegun(final Checkpoint message) {
         lock.lock();
         try {
-            final Map<AgentSession, List<String>> byAgent = new LinkedHashMap<>();
-            for (final Rank rank : participants) {
-                rank.state = MemberState.IN_CHECKPOINT;
-                byAgent.computeIfAbsent(rank.agent, a -> new ArrayList<>()).add(rank.uid);
-            }
-            byAgent.forEach((agent, uids) -> agent.toRanks(uids, message));
+            participants.forEach(rank -> rank.state = MemberState.IN_CHECKPOINT);
+            uidsByAgent().forEach((agent, uids) -> agent.toRanks(uids, message));
         } finally {
             lock.unlock();
         }
@@ -479,8 +513,18 @@ final class Epoch {
 
     /** @param deadline how long an agent may say nothing of how the step goes on */
     Map<AgentSession, Message> awaitAgents(final Stage step, final Duration deadline) throws Stopped {
-        await(() -> waitingAgents(step).isEmpty() ? HOLDS : longestSilent(step).heard + deadline.toNanos(), () -> {
-            final AgentSession.Step s = longestSilent(step);
+        final Awaited<AgentSession> awaited;
+        lock.lock();
+        try {
+            awaited = new Awaited<>(members.agents(), agent -> !agent.lost && agent.step != null
+                    && agent.step.name.equals(step.step())
+                    && agent.step.answer == null, agent -> agent.step.heard + deadline.toNanos());
+        } finally {
+            lock.unlock();
+        }
+        await(() -> awaited.none() ? HOLDS : awaited.lateAt(clock.getAsLong()), () -> {
+            final AgentSession.Step s = awaited.missing().stream().map(agent -> agent.step)
+                    .min((a, b) -> Long.compare(a.heard - b.heard, 0)).orElseThrow();
             return new Stopped("the agent on host " + s.host + " did not finish " + step + (s.done == 0 ? " within "
                     + Sizes.deadline(deadline) : ": " + Sizes.bytes(s.done) + " were done when it stopped going on, "
                     + Sizes.deadline(deadline) + " ago"), false);
@@ -499,16 +543,6 @@ final class Epoch {
         }
     }
 
-    private AgentSession.Step longestSilent(final Stage step) {
-        return waitingAgents(step).stream().map(a -> a.step)
-                .min((a, b) -> Long.compare(a.heard - b.heard, 0)).orElseThrow();
-    }
-
-    private List<AgentSession> waitingAgents(final Stage step) {
-        return members.agents().stream()
-                .filter(a -> a.step != null && a.step.name.equals(step.step()) && a.step.answer == null).toList();
-    }
-
     // ---- waits ----
 
     /**
@@ -524,12 +558,17 @@ final class Epoch {
     }
 
     /** Waits until no participant is missing, as long as the stage's limit allows. */
-    private void awaitRanks(final Supplier<List<Rank>> missing) throws Stopped {
-        await(() -> {
-            final List<Rank> still = missing.get();
-            return still.isEmpty() ? HOLDS : still.stream().mapToLong(this::lateAt).min().getAsLong();
-        }, () -> {
-            final List<Rank> late = missing.get().stream().filter(r -> lateAt(r) - clock.getAsLong() <= 0).toList();
+    private void awaitRanks(final Predicate<Rank> missing) throws Stopped {
+        final Awaited<Rank> awaited;
+        lock.lock();
+        try {
+            awaited = new Awaited<>(participants, rank -> participants.contains(rank) && missing.test(rank),
+                    this::lateAt);
+        } finally {
+            lock.unlock();
+        }
+        await(() -> awaited.none() ? HOLDS : awaited.lateAt(clock.getAsLong()), () -> {
+            final List<Rank> late = awaited.missing().stream().filter(r -> lateAt(r) - clock.getAsLong() <= 0).toList();
             return new Stopped(named(late, r -> r.waitingFor) + " did not finish " + stage + " within "
                     + Sizes.deadline(phaseDeadline()), course.of(Course.Event.LATE) == Course.Effect.AGAIN, late);
         });
@@ -561,7 +600,12 @@ final class Epoch {
                 if (left <= 0) {
                     throw late.get();
                 }
-                changed.awaitNanos(left);
+                waiting.add(end);
+                try {
+                    changed.awaitNanos(left);
+                } finally {
+                    waiting.remove(end);
+                }
             }
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
@@ -657,9 +701,19 @@ final class Epoch {
         changed.signalAll();
     }
 
-    /** Something has changed that somebody may wait for. */
+    /** Something has changed that somebody may wait for. He is woken when he need not wait any more. */
     void changed() {
-        changed.signalAll();
+        if (stop != null || abandoned != null) {
+            changed.signalAll();
+            return;
+        }
+        for (final LongSupplier end : waiting) {
+            final long until = end.getAsLong();
+            if (until == HOLDS || until - clock.getAsLong() <= 0) {
+                changed.signalAll();
+                return;
+            }
+        }
     }
 
     /** An agent has come whose ranks are in the midst of an epoch. */
@@ -846,36 +900,56 @@ final class Epoch {
         }
     }
 
-    /** @return false: the rank wants to go on with what the others have gone on without it */
-    boolean contribute(final Rank rank, final Contribute c) throws ProtocolException {
+    /**
+     * Ranks of a host contribute to an exchange.
+     *
+     * @return those of them that want to go on with what the others have gone on without them
+     */
+    List<Rank> contribute(final AgentSession from, final Collection<Rank> ranks, final HostContribution c)
+            throws ProtocolException {
         final Phase phase = Phase.of(c.phase());
         if (phase == null) {
             throw new ProtocolException("no phase " + c.phase());
         }
-        if (found || !participants.contains(rank)) {
-            return found || !phase.reattaches();
+        try {
+            c.want().forEach(NumberedKeys::check);
+        } catch (IllegalArgumentException e) {
+            throw new ProtocolException(e.getMessage());
         }
-        rank.lastSign = clock.getAsLong();
+        final List<Rank> apart = ranks.stream().filter(rank -> found || !participants.contains(rank)).toList();
+        if (apart.size() == ranks.size()) {
+            return found || !phase.reattaches() ? List.of() : apart;
+        }
+        final List<Rank> own = apart.isEmpty() ? List.copyOf(ranks) : ranks.stream().filter(participants::contains)
+                .toList();
+        final long now = clock.getAsLong();
+        own.forEach(rank -> rank.lastSign = now);
+        final List<Rank> turnedAway = phase.reattaches() ? apart : List.of();
         if (c.epoch() != number || c.attempt() != attempt) {
-            return true; // of an attempt that has been given up: its abort is on the way
+            return turnedAway; // of an attempt that has been given up: its abort is on the way
         }
         final Exchange before = answered.get(key(phase, c.round()));
         if (before != null) {
-            answer(rank.agent, before, before.unanimous(participants), new LinkedHashSet<>(c.want()), List.of(rank.uid));
-            return true;
+            from.toRanks(own.stream().map(rank -> rank.uid).toList(), answer(before, before.unanimous(participants),
+                    published.all(c.want()), NumberedKeys.runs(participants.stream().map(r -> r.number).toList())));
+            return turnedAway;
         }
-        published.put(number, c.publish());
-        rank.waitingFor = c.note();
-        exchange(phase, c.round()).add(rank, c);
-        return true;
+        published.exchanged(phase, c.publish());
+        final Exchange x = exchange(phase, c.round());
+        for (final Rank rank : own) {
+            rank.waitingFor = c.notes().getOrDefault(rank.uid, "");
+            x.add(rank, !c.against().contains(rank.uid), rank.waitingFor);
+        }
+        x.want(from, c.want());
+        return turnedAway;
     }
 
     private Exchange exchange(final Phase phase, final int round) {
         return exchanges.computeIfAbsent(key(phase, round), k -> new Exchange(phase, round));
     }
 
-    private static String key(final Phase phase, final int round) {
-        return phase + "/" + round;
+    private static long key(final Phase phase, final int round) {
+        return (long) phase.ordinal() << 32 | round;
     }
 
     private void stopWith(final String why, final boolean again) {

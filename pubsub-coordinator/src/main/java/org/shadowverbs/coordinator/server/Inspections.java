@@ -24,6 +24,7 @@ final class Inspections {
     /** Who is to be told is told when it is so again after this. */
     private static final long AGAIN_SECONDS = 5;
     private static final int MOST_TRIES = 5;
+    private static final int MOST_LOGGED = 20;
 
     private final Job job;
     private final Supplier<Path> directory;
@@ -116,7 +117,12 @@ final class Inspections {
             final Inspection.Answer answer = inspection.run();
             if (job.epoch().number() == before || tries == MOST_TRIES) {
                 last = answer;
-                answer.all().forEach(reason -> job.log().add("no checkpoint can be made now: " + reason));
+                final List<String> reasons = answer.all();
+                reasons.stream().limit(MOST_LOGGED).forEach(reason ->
+                        job.log().add("no checkpoint can be made now: " + reason));
+                if (reasons.size() > MOST_LOGGED) {
+                    job.log().add("no checkpoint can be made now: " + (reasons.size() - MOST_LOGGED) + " more reasons");
+                }
                 return answer;
             }
         }

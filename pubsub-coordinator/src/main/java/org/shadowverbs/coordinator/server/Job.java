@@ -6,11 +6,13 @@ import java.util.Collection;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
 import java.util.function.Supplier;
+import org.shadowverbs.coordinator.client.NumberedKeys;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.protocol.Codec;
 import org.shadowverbs.coordinator.protocol.EventLog;
@@ -19,6 +21,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.HostContribution;
+import org.shadowverbs.coordinator.protocol.HostMessages.HostRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Inspected;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.RankGone;
@@ -42,9 +46,6 @@ import org.shadowverbs.coordinator.protocol.ProtocolException;
 import org.shadowverbs.coordinator.protocol.RankMessages.AskCheckpoint;
 import org.shadowverbs.coordinator.protocol.RankMessages.AskWork;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checked;
-import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
-import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
-import org.shadowverbs.coordinator.protocol.RankMessages.Done;
 import org.shadowverbs.coordinator.protocol.RankMessages.ExitMessages;
 import org.shadowverbs.coordinator.protocol.RankMessages.Fail;
 import org.shadowverbs.coordinator.protocol.RankMessages.Found;
@@ -303,6 +304,8 @@ final class Job {
             switch (message) {
                 case RankJoined m -> rankJoined(from, m.member());
                 case FromRank m -> fromRank(from, m);
+                case HostContribution m -> contributed(from, m);
+                case HostRanks m -> m.uids().forEach(uid -> ranksAre(uid, m));
                 case RankGone m -> {
                     rankGone(m);
                     mayBeEmpty = true;
@@ -478,13 +481,6 @@ final class Job {
         }
         final Message message = Codec.decode(m.frame());
         switch (message) {
-            case Contribute c -> {
-                if (!epoch.contribute(rank, c)) {
-                    turnAway(from, rank, c.epoch());
-                }
-            }
-            case Detached d -> epoch.detached(rank, d.epoch());
-            case Done d -> epoch.done(rank, d.epoch());
             case Fail f -> failed(rank, f);
             case Checked c -> {
                 if (inspection != null) {
@@ -495,11 +491,33 @@ final class Job {
             case AskCheckpoint a -> programs.asked(rank, a);
             case Progress p -> epoch.progress(rank, p.waitingFor());
             case Publish p -> p.values().forEach((key, value) -> published.publish(key, value, epoch.number()));
-            case Lookup l -> from.toRanks(List.of(rank.uid), new Found(l.id(),
-                    published.lookup(l.keys(), epoch.number())));
+            case Lookup l -> {
+                l.keys().forEach(NumberedKeys::check);
+                from.toRanks(List.of(rank.uid), new Found(l.id(), published.lookup(l.keys(), epoch.number())));
+            }
             case Notify t -> notifications.tell(rank, t);
             case ExitMessages w -> notifications.keepExitMessages(rank, m.frame());
             default -> throw new ProtocolException("message of type " + message.type() + " from a rank");
+        }
+    }
+
+    /** Ranks that have been declared gone meanwhile are none any more. */
+    private void contributed(final AgentSession from, final HostContribution m) throws ProtocolException {
+        final List<Rank> ranks = m.uids().stream().map(members::rank).filter(Objects::nonNull).toList();
+        for (final Rank rank : epoch.contribute(from, ranks, m)) {
+            turnAway(from, rank, m.epoch());
+        }
+    }
+
+    private void ranksAre(final String uid, final HostRanks m) {
+        final Rank rank = members.rank(uid);
+        if (rank == null) {
+            return;
+        }
+        if (m.done()) {
+            epoch.done(rank, m.epoch());
+        } else {
+            epoch.detached(rank, m.epoch());
         }
     }
 

@@ -31,6 +31,10 @@ final class Members {
     private final Map<String, Rank> withoutAgent = new LinkedHashMap<>();
     /** Hosts whose agents were lost for good with processes that the job has gone on without. */
     private final Set<String> writtenOff = new HashSet<>();
+    /** Those of {@link #numbers}. */
+    private final Set<Integer> given = new HashSet<>();
+    /** By number. */
+    private final Map<Integer, Rank> byNumber = new HashMap<>();
     private int nextNumber;
     private boolean hadTrees;
 
@@ -54,9 +58,14 @@ final class Members {
         return ranks.get(uid);
     }
 
+    /** The rank of that number, or null. */
+    Rank rank(final int number) {
+        return byNumber.get(number);
+    }
+
     /** The last number that was given, if its rank is none of the job any more. */
     OptionalInt lastIfGone() {
-        final boolean here = nextNumber == 0 || ranks.values().stream().anyMatch(rank -> rank.number == nextNumber - 1);
+        final boolean here = nextNumber == 0 || byNumber.containsKey(nextNumber - 1);
         return here ? OptionalInt.empty() : OptionalInt.of(nextNumber - 1);
     }
 
@@ -146,7 +155,7 @@ final class Members {
         lostAgents.remove(session);
         final List<Rank> given = ranks.values().stream().filter(r -> r.agent == session).toList();
         for (final Rank rank : given) {
-            ranks.remove(rank.uid);
+            remove(rank.uid);
             if (session.leftRunning.contains(rank.uid) && !session.command().isEmpty()) {
                 withoutAgent.put(rank.uid, rank);
             }
@@ -170,10 +179,13 @@ final class Members {
             agent.trees.clear();
             agent.bound = false;
         });
-        ranks.values().removeIf(rank -> ofAgents.contains(rank.agent) || rank.agent.lost && !lostAgents.contains(rank.agent));
+        List.copyOf(ranks.values()).stream()
+                .filter(rank -> ofAgents.contains(rank.agent) || rank.agent.lost && !lostAgents.contains(rank.agent))
+                .forEach(rank -> remove(rank.uid));
         withoutAgent.clear();
         if (ranks.isEmpty()) {
             numbers.clear();
+            given.clear();
             nextNumber = 0;
         }
     }
@@ -198,10 +210,12 @@ final class Members {
         Rank rank = ranks.get(member.uid());
         if (rank == null) {
             final int number = numbers.computeIfAbsent(member.uid(),
-                    uid -> member.rank() >= 0 && !numbers.containsValue(member.rank()) ? member.rank() : nextNumber);
+                    uid -> member.rank() >= 0 && !given.contains(member.rank()) ? member.rank() : nextNumber);
+            given.add(number);
             nextNumber = Math.max(nextNumber, number + 1);
             rank = new Rank(member, number, session);
             ranks.put(rank.uid, rank);
+            byNumber.put(number, rank);
         } else {
             rank.update(member, session);
         }
@@ -217,6 +231,10 @@ final class Members {
 
     /** Returns the rank that was removed, or null. */
     Rank remove(final String uid) {
-        return ranks.remove(uid);
+        final Rank rank = ranks.remove(uid);
+        if (rank != null) {
+            byNumber.remove(rank.number, rank);
+        }
+        return rank;
     }
 }

@@ -26,10 +26,9 @@ final class Notifications {
 
     /** Passes it on. To a rank that is not there any more nothing is sent. */
     void tell(final Rank from, final Notify tell) {
-        for (final Rank rank : members.ranks()) {
-            if (rank.number == tell.to()) {
-                rank.agent.toRanks(List.of(rank.uid), new Notified(from.number, tell.what()));
-            }
+        final Rank rank = members.rank(tell.to());
+        if (rank != null) {
+            rank.agent.toRanks(List.of(rank.uid), new Notified(from.number, tell.what()));
         }
     }
 

@@ -1,28 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.server;
 
+import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import org.shadowverbs.coordinator.client.NumberedKeys;
 import org.shadowverbs.coordinator.client.OwnKey;
+import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.store.PublishedStore;
 
 /**
- * What ranks publish: ids of an epoch, which go to the hosts that want them with the answers of its exchanges, and values
- * that hold for the whole job, which ranks look up. Guarded by the job's lock, which whoever calls it holds.
+ * What ranks publish: values of an exchange, which go to the hosts that want them with its answer, and values that hold
+ * for the epoch or for the whole job, which ranks look up. Guarded by the job's lock, which whoever calls it holds.
+ *
+ * <p>Those of the exchanges are on the heap, and none but those of the last two phases: a coordinator that takes the
+ * place of this one has the ranks begin them anew. The others are in the store, and it finds them there.
  */
 final class Published {
     private static final String JOB_SCOPE = "job/";
     private static final String EPOCH_SCOPE = "epoch-";
 
     private final PublishedStore store;
-    /** How often each key of this epoch was published: an agent is sent only what it does not hold yet. */
-    private final Map<String, Integer> versions = new HashMap<>();
+    /** What the exchanges of this epoch have brought, by phase; that of earlier ones is gone. */
+    private final List<Map<String, byte[]>> exchanged = new ArrayList<>();
+    /** The keys of what the present round of a drain has brought. */
+    private final Set<String> changed = new HashSet<>();
 
     Published(final PublishedStore store) {
         this.store = store;
+        for (int phase = 0; phase < Phase.values().length; phase++) {
+            exchanged.add(new HashMap<>());
+        }
     }
 
     // ---- of the job ----
@@ -55,47 +69,85 @@ final class Published {
     /** What there is of those keys: the job's value, or else that of the epoch. */
     Map<String, byte[]> lookup(final Collection<String> keys, final long epoch) {
         final Map<String, byte[]> found = new LinkedHashMap<>();
-        for (final String key : keys) {
+        keys.forEach(wish -> NumberedKeys.each(wish, key -> {
             byte[] value = get(key);
             if (value == null) {
-                value = store.get(scope(epoch) + key);
+                value = get(epoch, key);
             }
             if (value != null) {
                 found.put(key, value);
             }
-        }
+        }));
         return found;
     }
 
     // ---- of an epoch ----
 
-    void put(final long epoch, final Map<String, byte[]> values) {
-        values.forEach((key, value) -> {
-            versions.merge(key, 1, Integer::sum);
-            store.put(scope(epoch) + key, value);
-        });
-    }
-
     /** The value of that key in the epoch, or null. */
     byte[] get(final long epoch, final String key) {
-        return store.get(scope(epoch) + key);
+        final byte[] value = exchanged(key);
+        return value == null ? store.get(scope(epoch) + key) : value;
     }
 
-    /** What there is of those keys and the agent does not hold in this version; from here on it counts as held. */
-    Map<String, byte[]> newTo(final AgentSession agent, final Collection<String> keys, final long epoch) {
-        final Map<String, byte[]> values = new LinkedHashMap<>();
-        for (final String key : keys) {
-            final int version = versions.getOrDefault(key, 0);
-            if (version == 0 || agent.holds.getOrDefault(key, 0) == version) {
-                continue;
-            }
-            final byte[] value = store.get(scope(epoch) + key);
+    /** What a coordinator that takes the place of this one must find, too. */
+    void keep(final long epoch, final String key, final byte[] value) {
+        store.put(scope(epoch) + key, value);
+    }
+
+    // ---- of its exchanges ----
+
+    void exchanged(final Phase phase, final Map<String, byte[]> values) {
+        exchanged.get(phase.ordinal()).putAll(values);
+        if (phase == Phase.DRAIN) {
+            changed.addAll(values.keySet());
+        }
+    }
+
+    private byte[] exchanged(final String key) {
+        byte[] value = null;
+        for (int phase = exchanged.size() - 1; phase >= 0 && value == null; phase--) {
+            final Map<String, byte[]> values = exchanged.get(phase);
+            value = values.isEmpty() ? null : values.get(key);
+        }
+        return value;
+    }
+
+    /** What there is of what is wanted, by the ranks of a host that has been told nothing of it. */
+    Map<String, byte[]> all(final Collection<String> wishes) {
+        final Map<String, byte[]> found = new HashMap<>();
+        wishes.forEach(wish -> NumberedKeys.each(wish, key -> {
+            final byte[] value = exchanged(key);
             if (value != null) {
-                values.put(key, value);
-                agent.holds.put(key, version);
+                found.put(key, value);
+            }
+        }));
+        return found;
+    }
+
+    /**
+     * What is new to the ranks of a host since the last round of a drain.
+     *
+     * @param wanted all keys that they want, those that they have wanted since then among them
+     * @param more those
+     */
+    Map<String, byte[]> news(final Set<String> wanted, final Collection<String> more) {
+        final Map<String, byte[]> found = all(more);
+        for (final String key : changed) {
+            if (wanted.contains(key)) {
+                found.put(key, exchanged(key));
             }
         }
-        return values;
+        return found;
+    }
+
+    /** All have been told what they want. What went before the phase before this one nobody asks for any more. */
+    void answered(final Phase phase) {
+        changed.clear();
+        for (int before = 0; before < phase.ordinal() - 1; before++) {
+            if (before != Phase.DETACH.ordinal()) {
+                exchanged.set(before, new HashMap<>());
+            }
+        }
     }
 
     /** Removes the values of all epochs: they are over. */
@@ -105,13 +157,14 @@ final class Published {
 
     /** Removes everything: the processes that have published it are no more. */
     void forgetAll() {
+        begin();
         store.removeAll("");
     }
 
-    /** What is published from here on is new to all agents. */
-    void begin(final Collection<AgentSession> agents) {
-        versions.clear();
-        agents.forEach(a -> a.holds.clear());
+    /** The exchanges begin anew. */
+    void begin() {
+        exchanged.replaceAll(values -> new HashMap<>());
+        changed.clear();
     }
 
     private static String scope(final long epoch) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.protocol;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
@@ -13,12 +14,15 @@ import java.nio.channels.ServerSocketChannel;
 import java.nio.channels.SocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
+import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.RankMessages.Notify;
 
 @Timeout(60)
@@ -44,6 +48,23 @@ class OutboxTest {
         listener.close();
         Files.delete(folder.resolve("socket"));
         Files.delete(folder);
+    }
+
+    /** What is passed on within a message is not copied, and comes as if it had been. */
+    @Test
+    void aLongMessageInPartsIsTheSameAsInOne() throws Exception {
+        try (Outbox outbox = new Outbox(near, "test")) {
+            for (final int length : new int[] {0, 4095, 4096, 1 << 20}) {
+                final byte[] frame = new byte[length];
+                Arrays.fill(frame, (byte) length);
+                outbox.send(new FromRank("a", frame));
+                outbox.send(Codec.frame(new ToRanks(List.of("a", "b"), frame)));
+                assertArrayEquals(frame, assertInstanceOf(FromRank.class, far.read()).frame());
+                final ToRanks message = assertInstanceOf(ToRanks.class, far.read());
+                assertArrayEquals(frame, message.frame());
+                assertEquals(List.of("a", "b"), message.uids());
+            }
+        }
     }
 
     @Test

@@ -8,7 +8,6 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
-import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
@@ -21,6 +20,7 @@ import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Contribution;
 import org.shadowverbs.coordinator.client.LinkLostException;
 import org.shadowverbs.coordinator.client.Needs;
+import org.shadowverbs.coordinator.client.NumberedKeys;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.Reply;
@@ -32,7 +32,6 @@ import org.shadowverbs.driver.drain.Drain;
 import org.shadowverbs.driver.drain.Drained;
 import org.shadowverbs.driver.drain.Pairing;
 import org.shadowverbs.driver.model.Context;
-import org.shadowverbs.driver.model.DomainMember;
 import org.shadowverbs.driver.model.Model;
 import org.shadowverbs.driver.model.Ports;
 import org.shadowverbs.driver.model.Qp;
@@ -302,7 +301,7 @@ final class Checkpoint {
                 qp -> XrcVerbs.targets(library, qp)) : null;
         Reply reply = publishPeers(phase, 0, domains, inside);
         if (domains != null) {
-            model.sharers(sharers(domains, reply.ranks()));
+            model.sharers(domains.sharers(roster.numbers(), keys -> link.lookup(keys, RECONNECT_DEADLINE)));
             receivers.findHomes(domains.ranksById());
             shared = domains;
             if (!reply.unanimous()) {
@@ -331,26 +330,15 @@ final class Checkpoint {
             throws CheckpointAborted, IOException {
         peers.refresh();
         final Map<String, byte[]> values = peers.published(kind(phase));
-        Roster.publish(values, link.rank());
         final Set<String> wanted = peers.wanted(kind(phase));
-        wanted.addAll(roster.wanted());
         if (domains != null) {
             domains.publish(values);
         }
         final boolean known = domains == null || round > 0 || !model.anyForeign();
         final Reply reply = link.exchange(epoch, phase, round, domains == null ? outside(inside, values, wanted)
                 : new Contribution(values, wanted, known, "queue pairs of other processes"));
-        roster.found(reply.found(), reply.ranks());
+        roster.are(reply.numbers());
         return reply;
-    }
-
-    /** Who shares XRC domains with this process: to ask everybody, everybody must be known. */
-    private Map<Integer, List<DomainMember>> sharers(final SharedDomains domains, final int ranks)
-            throws IOException {
-        while (!roster.complete() && (domains.any() || model.qps.inOrder().stream().anyMatch(Qp::ofXrc))) {
-            roster.found(link.lookup(roster.wanted(), RECONNECT_DEADLINE), ranks);
-        }
-        return domains.sharers(roster.numbers(), keys -> link.lookup(keys, RECONNECT_DEADLINE));
     }
 
     private static QpRecord.Kind kind(final Phase phase) {
@@ -483,9 +471,7 @@ final class Checkpoint {
             return;
         }
         final Set<String> wanted = new LinkedHashSet<String>();
-        for (final int rank : roster.numbers()) {
-            wanted.add(Attachment.key(rank));
-        }
+        NumberedKeys.want(wanted, Attachment.KEYS, roster.numbers());
         final Reply reply = link.exchange(epoch, Phase.DETACH, 1,
                 new Contribution(Map.of(), wanted, own.obstacle().isEmpty(), own.obstacle()));
         if (!reply.unanimous()) {
@@ -544,17 +530,13 @@ final class Checkpoint {
         long pause = 100_000;
         for (int round = 0;; round++) {
             drain.round(found);
-            final boolean agree = drain.settled() && roster.complete();
-            final Set<String> wanted = roster.wanted();
-            if (!Phase.continues(Phase.DRAIN.ordinal(), round)) {
-                wanted.addAll(drain.wanted());
-            }
+            final boolean agree = drain.settled();
+            final Set<String> wanted = Phase.continues(Phase.DRAIN.ordinal(), round) ? Set.of() : drain.wanted();
             final Reply reply = link.exchange(epoch, Phase.DRAIN, round,
                     new Contribution(drain.published(), wanted, agree, drain.waitingFor()));
             if (reply.unanimous()) {
                 return;
             }
-            roster.found(reply.found(), reply.ranks());
             found = reply.found();
             if (Integer.bitCount(round) == 1 && round >= 64) {
                 timings.note("DRAIN, round " + round + ": " + drain.waitingFor());

@@ -9,6 +9,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.shadowverbs.coordinator.client.NumberedKeys;
 import org.shadowverbs.coordinator.client.OwnKey;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.ids.AddressBook;
@@ -51,11 +52,10 @@ final class JoiningRank {
      */
     static AddressBook read(final RankLink link, final long epoch) throws IOException {
         final int end = link.rank() + OVERTAKEN;
+        final List<Integer> ranks = NumberedKeys.numbers(List.of(0, end - 1));
         final Set<String> keys = new LinkedHashSet<String>();
-        for (int rank = 0; rank < end; rank++) {
-            keys.add(OwnKey.BEGUN.of(rank));
-            keys.add(OwnKey.BACK.of(rank));
-            keys.add(OwnKey.IDS.of(rank));
+        for (final OwnKey key : OwnKey.values()) {
+            NumberedKeys.want(keys, key.prefix(), ranks);
         }
         final Map<String, byte[]> found = link.lookup(keys, LOOKUP_DEADLINE);
         final List<OwnerRecord> owners = new ArrayList<OwnerRecord>();

@@ -16,6 +16,7 @@ import org.shadowverbs.coordinator.client.BackendName;
 import org.shadowverbs.coordinator.client.CheckpointAborted;
 import org.shadowverbs.coordinator.client.Contribution;
 import org.shadowverbs.coordinator.client.LinkLostException;
+import org.shadowverbs.coordinator.client.NumberedKeys;
 import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.Reply;
 import org.shadowverbs.coordinator.client.WayBack;
@@ -64,6 +65,11 @@ import org.shadowverbs.ids.PortIds;
 public final class Reattach {
     /** The key of a region whose memory is gone: no provider gives it out. */
     private static final int INVALID_KEY = 0;
+    // What the keys begin with under which ranks publish: how far their drain has come, their addresses over TCP,
+    // their ids.
+    private static final String DRAINED = "d/";
+    private static final String ADDRESSES = "a/";
+    private static final String IDS = "x/";
 
     private final Native library;
     private final ChosenBackend backend;
@@ -158,11 +164,9 @@ public final class Reattach {
             values.put(addressesKey(way.link().rank()), NumberRanges.encode(addresses()));
         }
         final Set<String> wanted = new LinkedHashSet<String>();
-        for (final int rank : ranks) {
-            wanted.add(drainedKey(rank));
-            if (overTcp) {
-                wanted.add(addressesKey(rank));
-            }
+        NumberedKeys.want(wanted, DRAINED, ranks);
+        if (overTcp) {
+            NumberedKeys.want(wanted, ADDRESSES, ranks);
         }
         final Reply reply = way.exchange(Phase.PUBLISHED, new Contribution(values, wanted, true, ""));
         final Map<Integer, Drained> others = new HashMap<Integer, Drained>();
@@ -215,11 +219,11 @@ public final class Reattach {
     }
 
     private static String drainedKey(final int rank) {
-        return "d/" + rank;
+        return DRAINED + rank;
     }
 
     private static String addressesKey(final int rank) {
-        return "a/" + rank;
+        return ADDRESSES + rank;
     }
 
     private Set<String> addresses() {
@@ -257,9 +261,7 @@ public final class Reattach {
         final Map<String, byte[]> values = new HashMap<String, byte[]>();
         values.put(key(own.rank), own.encode());
         final Set<String> wanted = new LinkedHashSet<String>();
-        for (final int rank : ranks) {
-            wanted.add(key(rank));
-        }
+        NumberedKeys.want(wanted, IDS, ranks);
         final Reply reply = way.exchange(Phase.CONNECTED, new Contribution(values, wanted, true, ""));
         final List<OwnerRecord> owners = new ArrayList<OwnerRecord>();
         for (final int rank : ranks) {
@@ -310,7 +312,7 @@ public final class Reattach {
     }
 
     private static String key(final int rank) {
-        return "x/" + rank;
+        return IDS + rank;
     }
 
     private OwnerRecord.ContextIds carriedOver(final Context context) throws Refusal {
