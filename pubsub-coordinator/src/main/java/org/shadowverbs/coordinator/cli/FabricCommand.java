@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.cli;
 
 import java.lang.reflect.InvocationTargetException;
+import java.util.List;
 
 /** demo and bench: they live with the test fabric, which is no part of a bare installation. */
 final class FabricCommand extends CliCommand {
@@ -23,6 +24,8 @@ final class FabricCommand extends CliCommand {
                 "measures what the preload adds to each operation");
         bench.flag("--ib2tcp", "measure verbs over TCP beside plain sockets (iperf3 for throughput) and UCX over TCP");
         bench.flag("--checkpoint", "measure checkpoints of 16 MiB to 4 GiB in several ways, beside CRIU alone");
+        bench.flag("--job", "measure how a coordinator bears many ranks, with simulated hosts");
+        bench.text(List.of("--ranks"), "N,...", null, "of --job: how many ranks (64,2048,16384)");
         return bench;
     }
 

@@ -11,7 +11,10 @@ import java.util.Map;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.stream.Stream;
 
-/** {@code shadowverbs bench [--ib2tcp | --checkpoint] [--json]}: what the preload adds to the data path, and what its JVM costs. */
+/**
+ * {@code shadowverbs bench [--ib2tcp | --checkpoint | --job] [--json]}: what the preload adds to the data path, and
+ * what its JVM costs.
+ */
 public final class Bench {
     /** Undisturbed ones, if there are that many among the most. */
     private static final int RESUMES = 100;
@@ -36,12 +39,15 @@ public final class Bench {
     public static void main(final String[] arguments) {
         final boolean tcp = List.of(arguments).contains("--ib2tcp");
         final boolean checkpoint = List.of(arguments).contains("--checkpoint");
+        final boolean job = List.of(arguments).contains("--job");
         final boolean json = List.of(arguments).contains("--json");
         final AtomicBoolean done = new AtomicBoolean();
         Runtime.getRuntime().addShutdownHook(cleanup(Thread.currentThread(), done));
         int status = 1;
         try {
-            status = tcp ? TcpBench.run(json) : checkpoint ? CheckpointBench.run(json) : new Bench(json).run();
+            status = tcp ? TcpBench.run(json) : checkpoint ? CheckpointBench.run(json) : job
+                    ? JobBench.start(List.of(arguments))
+                    : new Bench(json).run();
         } catch (BenchException | IOException e) {
             System.err.println("bench: " + e.getMessage());
         } catch (InterruptedException e) {
