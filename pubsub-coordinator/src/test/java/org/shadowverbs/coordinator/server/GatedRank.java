@@ -7,9 +7,12 @@ import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.shadowverbs.coordinator.client.Attachment;
+import org.shadowverbs.coordinator.client.CheckAnswer;
+import org.shadowverbs.coordinator.client.CheckQuestion;
 import org.shadowverbs.coordinator.client.CheckpointAborted;
 import org.shadowverbs.coordinator.client.CheckpointRequest;
 import org.shadowverbs.coordinator.client.Command;
@@ -20,6 +23,7 @@ import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.client.RankHello;
 import org.shadowverbs.coordinator.client.RankLink;
 import org.shadowverbs.coordinator.client.Reply;
+import org.shadowverbs.coordinator.client.Shutdown;
 import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.client.WayBack;
 
@@ -136,7 +140,9 @@ final class GatedRank implements AutoCloseable {
                 tellEnding();
             } else if (command instanceof LinkLost lost) {
                 throw new LinkLostException(lost.reason());
-            } else {
+            } else if (command instanceof CheckQuestion question) {
+                link.answer(question, new CheckAnswer(List.of(), Set.of(), Map.of(), ""));
+            } else if (command instanceof Shutdown) {
                 return;
             }
         }
