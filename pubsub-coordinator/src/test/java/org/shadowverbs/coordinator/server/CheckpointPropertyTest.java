@@ -146,7 +146,8 @@ final class CheckpointPropertyTest {
             if (outcome != null) {
                 check(outcome, began);
             }
-            if (happened.stream().noneMatch(a -> a.kind() == Kind.THAW_FAILS) || outcome != null) {
+            // A coordinator that is replaced may have its run say its end, and thaws nobody any more.
+            if (happened.stream().noneMatch(a -> a.kind() == Kind.THAW_FAILS) || outcome != null && !coordinatorReplaced) {
                 assertEquals(0, job.images.frozen.get(), () -> "it is frozen: " + this);
             }
             job.images.thawFails.set(0);
