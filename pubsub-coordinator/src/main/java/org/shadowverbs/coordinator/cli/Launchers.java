@@ -22,6 +22,8 @@ final class Launchers {
     private static final String HYDRA_ENVIRONMENT = "HYDRA_ENV";
     /** Where PMIx keeps what it tells ranks: by itself in files below /tmp that they map, which another host does not have. */
     private static final String PMIX_STORE = "PMIX_MCA_gds";
+    /** Where ranks of Open MPI 4 map a file below /tmp that says what processors there are. With none they look for themselves. */
+    private static final String OPEN_MPI_HOLE = "OMPI_MCA_rtc_hwloc_vmhole";
 
     private Launchers() {
     }
@@ -43,5 +45,6 @@ final class Launchers {
         // Its proxies have all that they need from the remote shell, and hand it on.
         environment.putIfAbsent(HYDRA_ENVIRONMENT, "none");
         environment.putIfAbsent(PMIX_STORE, "hash");
+        environment.putIfAbsent(OPEN_MPI_HOLE, "none");
     }
 }
