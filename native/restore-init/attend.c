@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define SAY 72
@@ -197,9 +198,17 @@ static void start_agent(void)
 	if (lock < 0 || flock(lock, LOCK_EX | LOCK_NB))
 		return;
 	started_at = milliseconds();
-	if (fork())
+	pid_t child = fork();
+
+	if (child) {
+		/* It ends at once, so that the agent is nobody's child that would have to be waited for. */
+		if (child > 0)
+			waitpid(child, NULL, 0);
 		return;
+	}
 	setsid();
+	if (fork())
+		_exit(0);
 	null = open("/dev/null", O_RDWR);
 	log = open(errors, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	dup2(null, 0);

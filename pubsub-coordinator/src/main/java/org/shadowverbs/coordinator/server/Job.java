@@ -176,7 +176,8 @@ final class Job {
         final boolean inEpoch;
         lock.lock();
         try {
-            final boolean stale = !said.restored() && (recovery.isRestoring() || members.wasWrittenOff(said.host()))
+            final boolean writtenOff = !said.restored() && members.wasWrittenOff(said.host());
+            final boolean stale = !said.restored() && (writtenOff || recovery.isRestoring())
                     && !(said.members().isEmpty() && said.trees().isEmpty());
             hello = stale ? said.withoutProcesses() : said;
             if (!hello.job().isEmpty() && !hello.job().equals(name)) {
@@ -465,6 +466,7 @@ final class Job {
             inspection.gone(rank);
         }
         programs.gone(rank);
+        hangs.goesOn();
         epoch.gone(rank, what, normal);
         recovery.rankGone(what, m.how() <= 1, m.status());
     }
