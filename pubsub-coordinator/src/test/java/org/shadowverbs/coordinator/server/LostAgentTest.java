@@ -8,7 +8,6 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
@@ -18,13 +17,12 @@ import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
-import org.shadowverbs.coordinator.protocol.Codec;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.EndProcesses;
-import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
+import org.shadowverbs.coordinator.protocol.HostMessages.HostRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
 import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
 import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
@@ -36,7 +34,6 @@ import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
-import org.shadowverbs.coordinator.protocol.RankMessages.Done;
 
 /** An agent that is lost with what it was to tell its ranks, and another that finds them. */
 @Timeout(120)
@@ -92,8 +89,7 @@ class LostAgentTest {
         final FrameChannel next = agent("next");
         next.write(new RankJoined(rank("heard", 0, 1)));
         next.write(new RankJoined(rank("unheard", 1, 0)));
-        final byte[] done = Codec.frame(new Done(1));
-        next.write(new FromRank("heard", Arrays.copyOfRange(done, 4, done.length)));
+        next.write(new HostRanks(1, true, List.of("heard")));
         Thread.ofPlatform().daemon().start(() -> {
             try {
                 for (;;) {
