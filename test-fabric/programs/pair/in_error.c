@@ -70,14 +70,7 @@ static void use(struct pair *pair, struct link *link, struct area *area, struct 
 	pair_sync(pair, "the peer's receive");
 	link_post(link, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, memory, SIZE, 0);
 	for (int left = 2; left; left--) {
-		struct work_clock clock;
-
-		work_clock_start(&clock);
-		while (ibv_poll_cq(cq, 1, &wc) == 0) {
-			if (work_clock_read(&clock) > PAIR_DEADLINE_S * NS_PER_S)
-				die(0, "waited %d s for a completion of exchange %d", PAIR_DEADLINE_S, number);
-			work_clock_rest(200);
-		}
+		await_next_completion(cq, &wc, "a completion of an exchange");
 		if (wc.status != IBV_WC_SUCCESS || wc.wr_id < 1 || wc.wr_id > 2)
 			die(0, "exchange %d: request %lu, status '%s'", number, wc.wr_id, ibv_wc_status_str(wc.status));
 	}
@@ -110,12 +103,7 @@ static void flushed(struct pair *pair, struct area *area, struct ibv_cq *cq)
 	expect_in_error(begun);
 	expect_in_error(fallen.qp);
 	for (int i = 0; i < RECEIVES; i++) {
-		struct work_clock clock;
-
-		work_clock_start(&clock);
-		while (ibv_poll_cq(own, 1, &wc) == 0)
-			if (work_clock_read(&clock) > PAIR_DEADLINE_S * NS_PER_S)
-				die(0, "waited %d s for flushed receive %d", PAIR_DEADLINE_S, i);
+		await_next_completion(own, &wc, "a flushed receive");
 		if (wc.wr_id != 10u + i || wc.status != IBV_WC_WR_FLUSH_ERR || wc.qp_num != fallen.own.qp_num)
 			die(0, "receive %d: request %lu, status '%s'", i, wc.wr_id, ibv_wc_status_str(wc.status));
 	}

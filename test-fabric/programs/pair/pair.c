@@ -140,7 +140,7 @@ static void wait_turn(struct work_clock *clock, struct patience *patience, unsig
 		die(0, "waited %u s for %s", seconds, what);
 }
 
-static void poll_one(struct ibv_cq *cq, struct ibv_wc *wc, const char *what)
+void await_next_completion(struct ibv_cq *cq, struct ibv_wc *wc, const char *what)
 {
 	struct work_clock clock;
 	struct patience patience = { 0 };
@@ -155,7 +155,7 @@ static void poll_one(struct ibv_cq *cq, struct ibv_wc *wc, const char *what)
 
 void await_completion(struct ibv_cq *cq, uint64_t wr_id, struct ibv_wc *wc, const char *what)
 {
-	poll_one(cq, wc, what);
+	await_next_completion(cq, wc, what);
 	if (wc->status != IBV_WC_SUCCESS)
 		die(0, "%s: status '%s', vendor error %#x, request %#lx", what, ibv_wc_status_str(wc->status),
 		    wc->vendor_err, wc->wr_id);
@@ -206,7 +206,7 @@ static void exchange_messages(struct pair *pair, const char *what, const void *m
 	if (size)
 		memcpy(pair->control_area.memory, mine, size);
 	link_post(&pair->control, IBV_WR_SEND, 0, IBV_SEND_SIGNALED, pair->control_area.memory, size, 0);
-	poll_one(pair->control_receive_cq, &wc, what);
+	await_next_completion(pair->control_receive_cq, &wc, what);
 	if (wc.status != IBV_WC_SUCCESS || wc.wr_id >= CONTROL_RECEIVES || wc.byte_len != size)
 		die(0, "%s: status '%s', %u bytes instead of %zu", what, ibv_wc_status_str(wc.status), wc.byte_len, size);
 	if (size)
@@ -236,10 +236,10 @@ static void say_bye(struct pair *pair)
 	struct ibv_wc wc;
 
 	link_post(&pair->control, IBV_WR_SEND, 0, IBV_SEND_SIGNALED, pair->control_area.memory, 0, 0);
-	poll_one(pair->control_receive_cq, &wc, "the peer's end");
+	await_next_completion(pair->control_receive_cq, &wc, "the peer's end");
 	if (wc.status != IBV_WC_SUCCESS)
 		die(0, "the peer's end: status '%s'", ibv_wc_status_str(wc.status));
-	poll_one(pair->control_send_cq, &wc, "the end of the own last message");
+	await_next_completion(pair->control_send_cq, &wc, "the end of the own last message");
 }
 
 void pair_await_end(struct pair *pair, pid_t peer)

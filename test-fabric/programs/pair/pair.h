@@ -97,7 +97,8 @@ void link_post(struct link *link, enum ibv_wr_opcode opcode, uint64_t wr_id, int
 void link_fetch_add(struct link *link, uint64_t wr_id, int flags, void *old, size_t remote, uint64_t add);
 void link_receive(struct link *link, uint64_t wr_id, void *local, uint32_t length);
 
-/* Waits for a completion; any status but success, or another wr_id, ends the process. */
+/* Waits for a completion. await_completion: any status but success, or another wr_id, ends the process. */
+void await_next_completion(struct ibv_cq *cq, struct ibv_wc *wc, const char *what);
 void await_completion(struct ibv_cq *cq, uint64_t wr_id, struct ibv_wc *wc, const char *what);
 void expect_no_completion(struct ibv_cq *cq, const char *what);
 

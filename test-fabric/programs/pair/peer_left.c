@@ -51,15 +51,9 @@ static void use(struct pair *pair, struct link *link, struct area *area, struct 
 	pair_sync(pair, "the peer's receive");
 	link_post(link, IBV_WR_SEND, 2, IBV_SEND_SIGNALED, memory, SIZE, 0);
 	for (; left; left--) {
-		struct work_clock clock;
 		struct ibv_wc wc;
 
-		work_clock_start(&clock);
-		while (ibv_poll_cq(cq, 1, &wc) == 0) {
-			if (work_clock_read(&clock) > PAIR_DEADLINE_S * NS_PER_S)
-				die(0, "waited %d s for a completion of exchange %d", PAIR_DEADLINE_S, number);
-			work_clock_rest(200);
-		}
+		await_next_completion(cq, &wc, "a completion of an exchange");
 		if (wc.status != IBV_WC_SUCCESS || wc.wr_id < 1 || wc.wr_id > 2)
 			die(0, "exchange %d: request %lu, status '%s'", number, wc.wr_id, ibv_wc_status_str(wc.status));
 	}
@@ -84,13 +78,9 @@ static void expect(struct link *link, enum ibv_qp_state state)
 
 static void await(struct ibv_cq *cq, uint64_t wr_id, enum ibv_wc_status status)
 {
-	struct work_clock clock;
 	struct ibv_wc wc;
 
-	work_clock_start(&clock);
-	while (ibv_poll_cq(cq, 1, &wc) == 0)
-		if (work_clock_read(&clock) > PAIR_DEADLINE_S * NS_PER_S)
-			die(0, "waited %d s for request %lu", PAIR_DEADLINE_S, wr_id);
+	await_next_completion(cq, &wc, "a completion after the peer has left");
 	if (wc.wr_id != wr_id || wc.status != status)
 		die(0, "request %lu, status '%s'; expected %lu, '%s'", wc.wr_id, ibv_wc_status_str(wc.status), wr_id,
 		    ibv_wc_status_str(status));

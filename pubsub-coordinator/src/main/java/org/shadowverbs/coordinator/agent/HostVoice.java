@@ -7,6 +7,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.locks.Lock;
 import java.util.function.Consumer;
 import org.shadowverbs.coordinator.protocol.HostMessages.HostContribution;
 import org.shadowverbs.coordinator.protocol.HostMessages.HostRanks;
@@ -24,7 +25,7 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Contribute;
  */
 public final class HostVoice {
     /** The others wait for the last rank of the job anyway. */
-    public static final int PATIENCE_MILLIS = 5;
+    private static final int PATIENCE_MILLIS = 5;
     /** Well below the longest frame, which one rank may need. */
     private static final long MOST_BYTES = 16 << 20;
 
@@ -57,9 +58,15 @@ public final class HostVoice {
 
     /**
      * @param coordinator is sent what is to be said
-     * @param later has {@link #flush} called after {@link #PATIENCE_MILLIS}
+     * @param lock whoever calls this holds it
      */
-    public HostVoice(final Consumer<Message> coordinator, final Runnable later) {
+    public HostVoice(final Consumer<Message> coordinator, final Lock lock) {
+        this.coordinator = coordinator;
+        later = () -> flushSoon(lock);
+    }
+
+    /** @param later has {@link #flush} called after {@link #PATIENCE_MILLIS} */
+    HostVoice(final Consumer<Message> coordinator, final Runnable later) {
         this.coordinator = coordinator;
         this.later = later;
     }
@@ -127,5 +134,21 @@ public final class HostVoice {
         publish = new LinkedHashMap<>();
         want = new LinkedHashSet<>();
         bytes = 0;
+    }
+
+    private void flushSoon(final Lock lock) {
+        Thread.ofVirtual().name("host voice").start(() -> {
+            try {
+                Thread.sleep(PATIENCE_MILLIS);
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+            lock.lock();
+            try {
+                flush();
+            } finally {
+                lock.unlock();
+            }
+        });
     }
 }

@@ -94,7 +94,7 @@ final class LocalRanks {
         this.programs = programs;
         this.fetched = fetched;
         this.agentEnds = agentEnds;
-        voice = new HostVoice(coordinator::send, this::flushSoon);
+        voice = new HostVoice(coordinator::send, lock);
         backend = options.backend();
     }
 
@@ -257,22 +257,6 @@ final class LocalRanks {
         } finally {
             lock.unlock();
         }
-    }
-
-    private void flushSoon() {
-        Thread.ofVirtual().name("host voice").start(() -> {
-            try {
-                Thread.sleep(HostVoice.PATIENCE_MILLIS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-            lock.lock();
-            try {
-                voice.flush();
-            } finally {
-                lock.unlock();
-            }
-        });
     }
 
     /** How many ranks of this host are in the midst of that epoch. */

@@ -10,9 +10,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
@@ -188,19 +186,6 @@ final class CommandRestoredTrees implements RestoredTrees {
     @Override
     public void signal(final int signal) {
         tops.values().stream().filter(ProcessHandle::isAlive).forEach(top -> Signals.send(top.pid(), signal));
-    }
-
-    @Override
-    public boolean await(final Duration timeout) throws InterruptedException {
-        try {
-            CompletableFuture.allOf(exitStatuses.values().toArray(CompletableFuture[]::new))
-                    .get(timeout.toNanos(), TimeUnit.NANOSECONDS);
-            return true;
-        } catch (final TimeoutException e) {
-            return false;
-        } catch (final ExecutionException e) {
-            throw new IllegalStateException(e); // They are never completed with an exception.
-        }
     }
 
     @Override

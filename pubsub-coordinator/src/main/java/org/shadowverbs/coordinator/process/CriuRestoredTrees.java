@@ -2,15 +2,11 @@
 package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
-import java.time.Duration;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
 
 /** Trees that CRIU has restored in a pid namespace of ours. */
 final class CriuRestoredTrees implements RestoredTrees {
@@ -79,19 +75,6 @@ final class CriuRestoredTrees implements RestoredTrees {
                 }
             }
         });
-    }
-
-    @Override
-    public boolean await(final Duration timeout) throws InterruptedException {
-        try {
-            CompletableFuture.allOf(exitStatuses.values().toArray(CompletableFuture[]::new))
-                    .get(timeout.toNanos(), TimeUnit.NANOSECONDS);
-            return true;
-        } catch (final TimeoutException e) {
-            return false;
-        } catch (final ExecutionException e) {
-            throw new IllegalStateException(e); // They are never completed with an exception.
-        }
     }
 
     @Override

@@ -5,6 +5,9 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 
 /** Restored processes, which run until they end by themselves or this is closed. */
 public interface RestoredTrees extends AutoCloseable {
@@ -43,7 +46,17 @@ public interface RestoredTrees extends AutoCloseable {
      * @return whether they have ended
      * @throws InterruptedException if interrupted
      */
-    boolean await(Duration timeout) throws InterruptedException;
+    default boolean await(final Duration timeout) throws InterruptedException {
+        try {
+            CompletableFuture.allOf(exitStatuses().values().toArray(CompletableFuture[]::new))
+                    .get(timeout.toNanos(), TimeUnit.NANOSECONDS);
+            return true;
+        } catch (final TimeoutException e) {
+            return false;
+        } catch (final ExecutionException e) {
+            throw new IllegalStateException(e); // They are never completed with an exception.
+        }
+    }
 
     /** Ends what still runs. It also happens when this process dies, in whatever way. */
     @Override

@@ -108,7 +108,7 @@ final class SimulatedHost implements AutoCloseable {
         this.first = first;
         channel = FrameChannel.connect(new InetSocketAddress("127.0.0.1", port), CONNECT_MILLIS);
         outbox = new Outbox(channel, name());
-        voice = new HostVoice(outbox::send, this::flushSoon);
+        voice = new HostVoice(outbox::send, lock);
         for (int i = 0; i < count; i++) {
             final Rank rank = new Rank("simulated-" + (first + i));
             ranks.add(rank);
@@ -302,22 +302,6 @@ final class SimulatedHost implements AutoCloseable {
         outbox.send(new Thawed(m.epoch()));
         // Each reads its verdict, and comes back.
         ranks.forEach(rank -> outbox.send(new RankJoined(rank.member(MemberState.REATTACHING, m.epoch()))));
-    }
-
-    private void flushSoon() {
-        Thread.ofVirtual().start(() -> {
-            try {
-                Thread.sleep(HostVoice.PATIENCE_MILLIS);
-            } catch (InterruptedException e) {
-                Thread.currentThread().interrupt();
-            }
-            lock.lock();
-            try {
-                voice.flush();
-            } finally {
-                lock.unlock();
-            }
-        });
     }
 
     @Override

@@ -149,6 +149,22 @@ public final class TwoHosts implements AutoCloseable {
                 .flatMap(s -> s).toArray(String[]::new));
     }
 
+    /** Launches the self-checking program, half of its ranks on each of the first two hosts, and waits until all are connected. */
+    public List<Running> launchSelfcheck(final int ranks, final Path stop) throws Exception {
+        final Path meet = folder("meet");
+        final List<Running> programs = new ArrayList<>();
+        for (int rank = 0; rank < ranks; rank++) {
+            programs.add(launch(rank * 2 / ranks, Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
+                    stop.toString(), "--json", "-n", Integer.toString(ranks), "--rank", Integer.toString(rank), "--dir",
+                    meet.toString()));
+        }
+        for (final Running program : programs) {
+            await("its connections", () -> program.lines(": connected: ") > 0, program);
+        }
+        awaitRanks(ranks, programs);
+        return programs;
+    }
+
     /** Runs a command of this job's coordinator on a host, in the background. */
     public Running command(final int host, final String command, final String... arguments) throws IOException {
         return shadowverbs(host, Stream.concat(Stream.of(command, "-h", address(0), "-p", port), Stream.of(arguments))

@@ -18,8 +18,6 @@ import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
-import org.shadowverbs.fabric.harness.Distribution;
-import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Looks;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
@@ -178,16 +176,7 @@ final class HostLossSystemTest {
         hosts = three;
         programs.clear();
         stop = hosts.work().resolve("stop");
-        final Path meet = hosts.folder("meet");
-        for (int rank = 0; rank < RANKS; rank++) {
-            programs.add(hosts.launch(rank * 2 / RANKS, Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
-                    stop.toString(), "--json", "-n", Integer.toString(RANKS), "--rank", Integer.toString(rank), "--dir",
-                    meet.toString()));
-        }
-        for (final Running program : programs) {
-            TwoHosts.await("its connections", () -> program.lines(": connected: ") > 0, program);
-        }
-        hosts.awaitRanks(RANKS, programs);
+        programs.addAll(hosts.launchSelfcheck(RANKS, stop));
         spare(2);
         work();
     }

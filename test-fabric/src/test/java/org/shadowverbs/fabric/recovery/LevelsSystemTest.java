@@ -146,16 +146,7 @@ final class LevelsSystemTest {
 
     private void launch() throws Exception {
         stop = hosts.work().resolve("stop");
-        final Path meet = hosts.folder("meet");
-        for (int rank = 0; rank < RANKS; rank++) {
-            programs.add(hosts.launch(rank * 2 / RANKS, Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
-                    stop.toString(), "--json", "-n", Integer.toString(RANKS), "--rank", Integer.toString(rank), "--dir",
-                    meet.toString()));
-        }
-        for (final Running program : programs) {
-            TwoHosts.await("its connections", () -> program.lines(": connected: ") > 0, program);
-        }
-        hosts.awaitRanks(RANKS, programs);
+        programs.addAll(hosts.launchSelfcheck(RANKS, stop));
     }
 
     private void spare() throws Exception {
