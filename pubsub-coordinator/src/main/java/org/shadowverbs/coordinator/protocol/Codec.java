@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.protocol;
 
-import java.io.ByteArrayInputStream;
-import java.io.ByteArrayOutputStream;
-import java.io.DataInputStream;
-import java.io.DataOutputStream;
-import java.io.EOFException;
-import java.io.IOException;
-import java.io.UncheckedIOException;
+import java.nio.BufferUnderflowException;
+import java.nio.ByteBuffer;
 import java.util.Map;
 import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
 import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
@@ -46,31 +41,20 @@ public final class Codec {
 
     /** @param apart the bytes of the last component, which are left out; null: they are not */
     private static byte[] frame(final Message message, final byte[] apart) {
-        try {
-            final ByteArrayOutputStream bytes = new ByteArrayOutputStream(128);
-            final DataOutputStream out = new DataOutputStream(bytes);
-            out.writeInt(0);
-            out.writeByte(message.type());
-            if (apart == null) {
-                RecordCodec.write(out, message);
-            } else {
-                RecordCodec.writeBut(out, message, apart);
-            }
-            final byte[] frame = bytes.toByteArray();
-            final int length = frame.length - 4 + (apart == null ? 0 : apart.length);
-            final int longest = message.type() < FrameType.AGENT_HELLO ? FrameType.MAX_PASSED_ON : FrameType.MAX_FRAME;
-            if (length > longest) {
-                throw new IllegalArgumentException("message of type " + message.type() + " has " + length
-                        + " bytes, more than " + longest);
-            }
-            frame[0] = (byte) (length >>> 24);
-            frame[1] = (byte) (length >>> 16);
-            frame[2] = (byte) (length >>> 8);
-            frame[3] = (byte) length;
-            return frame;
-        } catch (IOException e) {
-            throw new UncheckedIOException(e); // a byte array takes everything
+        final long length = 1 + RecordCodec.size(message);
+        final int longest = message.type() < FrameType.AGENT_HELLO ? FrameType.MAX_PASSED_ON : FrameType.MAX_FRAME;
+        if (length > longest) {
+            throw new IllegalArgumentException("message of type " + message.type() + " has " + length
+                    + " bytes, more than " + longest);
         }
+        final ByteBuffer frame = ByteBuffer.allocate(Integer.BYTES + (int) length - (apart == null ? 0 : apart.length));
+        frame.putInt((int) length).put(message.type());
+        if (apart == null) {
+            RecordCodec.write(frame, message);
+        } else {
+            RecordCodec.writeBut(frame, message, apart);
+        }
+        return frame.array();
     }
 
     /** The message in type and body, the frame without its length. */
@@ -79,20 +63,15 @@ public final class Codec {
             throw new ProtocolException("empty frame");
         }
         final byte type = typeAndBody[0];
-        final DataInputStream in =
-                new DataInputStream(new ByteArrayInputStream(typeAndBody, 1, typeAndBody.length - 1));
+        final ByteBuffer in = ByteBuffer.wrap(typeAndBody, 1, typeAndBody.length - 1);
         try {
             final Message message = (Message) RecordCodec.read(in, message(type));
-            if (in.available() > 0) {
-                throw new ProtocolException(in.available() + " bytes too many in a frame of type " + type);
+            if (in.hasRemaining()) {
+                throw new ProtocolException(in.remaining() + " bytes too many in a frame of type " + type);
             }
             return message;
-        } catch (EOFException e) {
+        } catch (BufferUnderflowException e) {
             throw new ProtocolException("frame of type " + type + " ends early");
-        } catch (ProtocolException e) {
-            throw e;
-        } catch (IOException e) {
-            throw new ProtocolException("frame of type " + type + ": " + e.getMessage());
         }
     }
 

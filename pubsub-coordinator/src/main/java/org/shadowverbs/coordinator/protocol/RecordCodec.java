@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.protocol;
 
-import java.io.DataInput;
-import java.io.DataInputStream;
-import java.io.DataOutput;
-import java.io.IOException;
 import java.lang.reflect.Constructor;
 import java.lang.reflect.Method;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.RecordComponent;
 import java.lang.reflect.Type;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -31,6 +28,10 @@ final class RecordCodec {
             return new RecordCodec(record);
         }
     };
+
+    /** Chars from here on take two bytes, and three. */
+    private static final char TWO_BYTES = 0x80;
+    private static final char THREE_BYTES = 0x800;
 
     private final Constructor<?> constructor;
     private final Method[] accessors;
@@ -57,69 +58,120 @@ final class RecordCodec {
         }
     }
 
-    static void write(final DataOutput out, final Object value) throws IOException {
+    /** How many bytes {@link #write} will write. */
+    static long size(final Object value) {
+        if (value instanceof Integer) {
+            return Integer.BYTES;
+        } else if (value instanceof Long) {
+            return Long.BYTES;
+        } else if (value instanceof String s) {
+            return Integer.BYTES + encodedLength(s);
+        } else if (value instanceof byte[] bytes) {
+            return Integer.BYTES + (long) bytes.length;
+        } else if (value instanceof Byte || value instanceof Boolean) {
+            return 1;
+        }
+        long size = 0;
+        if (value instanceof Collection<?> collection) {
+            size = Integer.BYTES;
+            for (final Object element : collection) {
+                size += size(element);
+            }
+        } else if (value instanceof Map<?, ?> map) {
+            size = Integer.BYTES;
+            for (final Map.Entry<?, ?> e : map.entrySet()) {
+                size += size(e.getKey()) + size(e.getValue());
+            }
+        } else {
+            final RecordCodec codec = ALL.get(value.getClass());
+            for (int i = 0; i < codec.accessors.length; i++) {
+                size += size(codec.component(value, i));
+            }
+        }
+        return size;
+    }
+
+    /** As {@link String#getBytes} does it, which has one byte for half of a pair of surrogates. */
+    private static long encodedLength(final String s) {
+        long length = s.length();
+        for (int i = 0; i < s.length(); i++) {
+            final char c = s.charAt(i);
+            if (c < TWO_BYTES) {
+                continue;
+            }
+            if (c < THREE_BYTES) {
+                length++;
+            } else if (!Character.isSurrogate(c)) {
+                length += 2;
+            } else if (Character.isHighSurrogate(c) && i + 1 < s.length() && Character.isLowSurrogate(s.charAt(i + 1))) {
+                length += 2; // four bytes in place of two chars
+                i++;
+            }
+        }
+        return length;
+    }
+
+    static void write(final ByteBuffer out, final Object value) {
         if (value instanceof Integer i) {
-            out.writeInt(i);
+            out.putInt(i);
         } else if (value instanceof Long l) {
-            out.writeLong(l);
+            out.putLong(l);
         } else if (value instanceof String s) {
             write(out, s.getBytes(StandardCharsets.UTF_8));
         } else if (value instanceof byte[] bytes) {
-            out.writeInt(bytes.length);
-            out.write(bytes);
+            out.putInt(bytes.length);
+            out.put(bytes);
         } else if (value instanceof Byte b) {
-            out.writeByte(b);
+            out.put(b);
         } else if (value instanceof Boolean b) {
-            out.writeBoolean(b);
+            out.put((byte) (b ? 1 : 0));
         } else if (value instanceof Collection<?> collection) {
-            out.writeInt(collection.size());
+            out.putInt(collection.size());
             for (final Object element : collection) {
                 write(out, element);
             }
         } else if (value instanceof Map<?, ?> map) {
-            out.writeInt(map.size());
+            out.putInt(map.size());
             for (final Map.Entry<?, ?> e : map.entrySet()) {
                 write(out, e.getKey());
                 write(out, e.getValue());
             }
         } else {
-            ALL.get(value.getClass()).writeComponents(out, value);
+            final RecordCodec codec = ALL.get(value.getClass());
+            for (int i = 0; i < codec.accessors.length; i++) {
+                write(out, codec.component(value, i));
+            }
         }
     }
 
     /** The record without the bytes of its last component, which are to follow it. */
-    static void writeBut(final DataOutput out, final Object record, final byte[] last) throws IOException {
-        ALL.get(record.getClass()).writeComponents(out, record, last);
+    static void writeBut(final ByteBuffer out, final Object record, final byte[] last) {
+        final RecordCodec codec = ALL.get(record.getClass());
+        for (int i = 0; i < codec.accessors.length - 1; i++) {
+            write(out, codec.component(record, i));
+        }
+        out.putInt(last.length);
     }
 
-    private void writeComponents(final DataOutput out, final Object record) throws IOException {
-        writeComponents(out, record, null);
-    }
-
-    private void writeComponents(final DataOutput out, final Object record, final byte[] last) throws IOException {
+    private Object component(final Object record, final int i) {
         try {
-            for (int i = 0; i < accessors.length - (last == null ? 0 : 1); i++) {
-                write(out, accessors[i].invoke(record));
-            }
-            if (last != null) {
-                out.writeInt(last.length);
-            }
+            return accessors[i].invoke(record);
         } catch (ReflectiveOperationException e) {
             throw new AssertionError(constructor.getName(), e);
         }
     }
 
-    static Object read(final DataInput in, final Type type) throws IOException {
+    static Object read(final ByteBuffer in, final Type type) throws ProtocolException {
         if (type == int.class || type == Integer.class) {
-            return in.readInt();
+            return in.getInt();
         } else if (type == long.class) {
-            return in.readLong();
+            return in.getLong();
         } else if (type == String.class) {
-            return new String(bytes(in), StandardCharsets.UTF_8);
+            return string(in);
         } else if (type == byte[].class) {
             return bytes(in);
         } else if (type == byte.class) {
-            return in.readByte();
+            return in.get();
         } else if (type == boolean.class) {
             return flag(in);
         } else if (type instanceof ParameterizedType several) {
@@ -128,7 +180,7 @@ final class RecordCodec {
         return ALL.get((Class<?>) type).readComponents(in);
     }
 
-    private static Object readSeveral(final DataInput in, final Type kind, final Type... elements) throws IOException {
+    private static Object readSeveral(final ByteBuffer in, final Type kind, final Type... elements) throws ProtocolException {
         if (kind == Map.class) {
             final int n = count(in, least(elements[0]) + least(elements[1]));
             final Map<Object, Object> map = LinkedHashMap.newLinkedHashMap(n);
@@ -145,7 +197,7 @@ final class RecordCodec {
         return kind == Set.class ? new LinkedHashSet<>(list) : list;
     }
 
-    private Object readComponents(final DataInput in) throws IOException {
+    private Object readComponents(final ByteBuffer in) throws ProtocolException {
         final Object[] values = new Object[types.length];
         for (int i = 0; i < types.length; i++) {
             values[i] = read(in, types[i]);
@@ -157,15 +209,22 @@ final class RecordCodec {
         }
     }
 
-    private static byte[] bytes(final DataInput in) throws IOException {
+    private static byte[] bytes(final ByteBuffer in) throws ProtocolException {
         final byte[] b = new byte[count(in, 1)];
-        in.readFully(b);
+        in.get(b);
         return b;
     }
 
+    private static String string(final ByteBuffer in) throws ProtocolException {
+        final int length = count(in, 1);
+        final String s = new String(in.array(), in.arrayOffset() + in.position(), length, StandardCharsets.UTF_8);
+        in.position(in.position() + length);
+        return s;
+    }
+
     /** A flag is 0 or 1: anything else is a frame that was not written by us. */
-    private static boolean flag(final DataInput in) throws IOException {
-        final byte b = in.readByte();
+    private static boolean flag(final ByteBuffer in) throws ProtocolException {
+        final byte b = in.get();
         if (b != 0 && b != 1) {
             throw new ProtocolException("flag of value " + b);
         }
@@ -173,9 +232,9 @@ final class RecordCodec {
     }
 
     /** A count of elements, each of at least {@code least} bytes; never more than the rest of the frame can hold. */
-    private static int count(final DataInput in, final int least) throws IOException {
-        final int n = in.readInt();
-        final int rest = ((DataInputStream) in).available();
+    private static int count(final ByteBuffer in, final int least) throws ProtocolException {
+        final int n = in.getInt();
+        final int rest = in.remaining();
         if (n < 0 || n > rest / least) {
             throw new ProtocolException("count " + n + " does not fit into the remaining " + rest + " bytes");
         }

@@ -132,8 +132,11 @@ final class Published {
      */
     Map<String, byte[]> news(final Set<String> wanted, final Collection<String> more) {
         final Map<String, byte[]> found = all(more);
-        for (final String key : changed) {
-            if (wanted.contains(key)) {
+        // Of a large job a host wants a small part, and in a late round little has changed.
+        final boolean wantsFew = wanted.size() < changed.size();
+        final Set<String> other = wantsFew ? changed : wanted;
+        for (final String key : wantsFew ? wanted : changed) {
+            if (other.contains(key)) {
                 found.put(key, exchanged(key));
             }
         }

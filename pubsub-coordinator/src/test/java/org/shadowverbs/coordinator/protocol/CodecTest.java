@@ -11,6 +11,7 @@ import java.lang.reflect.Constructor;
 import java.lang.reflect.ParameterizedType;
 import java.lang.reflect.RecordComponent;
 import java.lang.reflect.Type;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -61,8 +62,8 @@ class CodecTest {
             r.nextBytes(b);
             return b;
         } else if (type == String.class) {
-            return r.ints(r.nextInt(20), 0, 0xD800).collect(StringBuilder::new, StringBuilder::appendCodePoint,
-                    StringBuilder::append).toString();
+            return r.ints(r.nextInt(20), 0, 0x11000).map(c -> c < 0xD800 ? c : 0x10000 + c).collect(StringBuilder::new,
+                    StringBuilder::appendCodePoint, StringBuilder::append).toString();
         } else if (type == Integer.class) {
             return r.nextInt();
         }
@@ -145,6 +146,15 @@ class CodecTest {
                 + "00000001" + "00000001" + "64" + "00000001" + "39", hex);
         assertEquals("00000018" + "0d" + "0000000000000001" + "00000002" + "00" + "00000006" + "726561736f6e",
                 HexFormat.of().formatHex(Codec.frame(new RankMessages.Abort(1, 2, false, "reason"))));
+    }
+
+    @Test
+    void halfOfAPairOfSurrogatesIsAQuestionMark() throws Exception {
+        for (final String half : List.of("\ud800", "a\udc00b", "\ud800\ud800\udc00", "\udc00\ud800")) {
+            final byte[] frame = Codec.frame(new HostMessages.Say(half));
+            final Message back = Codec.decode(Arrays.copyOfRange(frame, 4, frame.length));
+            assertEquals(new String(half.getBytes(StandardCharsets.UTF_8), StandardCharsets.UTF_8), ((HostMessages.Say) back).line());
+        }
     }
 
     @Test
