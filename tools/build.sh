@@ -26,6 +26,9 @@ if ! flock -w 1200 9; then
 fi
 is_current && exit 0
 
+# What jobs need, as the AOT caches are made from one, and so that no command has to wait for it later; a machine without it
+# can do the rest.
+"$root/tools/setup.sh" run || true
 JAVA_HOME=$("$root/tools/jdk.sh") || exit 1
 # Maven's own libraries use what JDK 25 warns of.
 MAVEN_OPTS="${MAVEN_OPTS:-} --sun-misc-unsafe-memory-access=allow --enable-native-access=ALL-UNNAMED"
@@ -40,7 +43,5 @@ if ! (cd "$root" && mvn -B -Dstyle.color=never -Dmaven.test.skip=true package) >
 	echo "shadowverbs: the build failed; all of it is in .tools/build.log" >&2
 	exit 1
 fi
-# What jobs need, with the build so that no command has to wait for it later; a machine without it can do the rest.
-"$root/tools/setup.sh" run || true
 # A source that changed during the build is in the result or not: the next time it will be.
 touch -r "$begun" "$sources"

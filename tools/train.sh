@@ -47,6 +47,7 @@ mkfifo "$work/verdict"
 	record rank org.shadowverbs.driver.Rank --train "$work/verdict" >/dev/null) || rm -f "$work/rank.aot"
 collect rank
 (record service "$main" service >/dev/null) || rm -f "$work/service.aot"
+sed -n 's/^training: /distribution: services start slower: /p' "$work/service.log" >&2
 collect service
 
 # A command that only looks, and a launch that joins a coordinator and goes all the way: only the last step, to become the

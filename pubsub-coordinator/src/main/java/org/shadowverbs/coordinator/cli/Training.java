@@ -60,24 +60,47 @@ final class Training {
             throws IOException, InterruptedException, CommandException {
         try (Coordinator coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root, root,
                 Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 10, false), run -> open(run.resolve("published.map")))) {
-            final Path run = coordinator.runDirectory();
-            try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
-                    RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), false, List.of()), new Criu(),
-                    open(run.resolve("fetched.map")))) {
-                if (!agent.awaitJoined(30_000)) {
-                    throw new CommandException("training: the agent did not join within 30 s");
-                }
-                final Address address = new Address("localhost", coordinator.port(), true,
-                        Map.of("SHADOWVERBS_RUN_DIR", root.toString()));
-                for (final String command : List.of("ping", "status", "checkpoint")) {
-                    final Result result = CoordinatorClient.call(address, command, Map.of(), 30_000, line -> { });
-                    if (result.json().isEmpty()) {
-                        throw new CommandException("training: no answer to " + command);
-                    }
-                }
+            final Address address = new Address("localhost", coordinator.port(), true,
+                    Map.of("SHADOWVERBS_RUN_DIR", root.toString()));
+            final TrainingJob job = new TrainingJob(address, Files.createDirectory(root.resolve("job")));
+            final Path saved = withAgent(coordinator, address, job);
+            if (saved != null) {
+                report(job.restore(saved));
             }
         } catch (CoordinatorClient.Unreachable e) {
             throw new CommandException("training: " + e.getMessage());
+        }
+    }
+
+    /** @return the checkpoint of the job; null: none could be made here, which is reported */
+    private static Path withAgent(final Coordinator coordinator, final Address address, final TrainingJob job)
+            throws IOException, InterruptedException, CommandException, CoordinatorClient.Unreachable {
+        final Path run = coordinator.runDirectory();
+        try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
+                RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), false, List.of()), new Criu(),
+                open(run.resolve("fetched.map")))) {
+            if (!agent.awaitJoined(30_000)) {
+                throw new CommandException("training: the agent did not join within 30 s");
+            }
+            for (final String command : List.of("ping", "status", "checkpoint")) {
+                final Result result = CoordinatorClient.call(address, command, Map.of(), 30_000, line -> { });
+                if (result.json().isEmpty()) {
+                    throw new CommandException("training: no answer to " + command);
+                }
+            }
+            try {
+                return job.save();
+            } catch (CommandException | IOException e) {
+                report(e.getMessage());
+                return null;
+            }
+        }
+    }
+
+    /** What could not be done here the cache does without. @param problem may be empty */
+    private static void report(final String problem) {
+        if (!problem.isEmpty()) {
+            System.err.println("training: " + problem);
         }
     }
 
