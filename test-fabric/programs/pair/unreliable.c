@@ -17,6 +17,8 @@
 #define STRIDE (GRH + SIZE)
 #define QKEY 0x11223344
 #define MESSAGES 2000		/* before READY, and after the go file */
+#define REST_US 100
+#define LONG_REST_US 2000	/* while others of the job start, which need the processors */
 
 const char *const program_name = "unreliable";
 const char *const program_modes[] = { "uc", "ud", NULL };
@@ -129,15 +131,16 @@ static bool step(struct stream *stream, bool send)
 	return moved;
 }
 
-/* Sends so many messages, or until the go file is there. Some of them must get through. */
+/* Sends so many messages, or until the go file is there; then with longer rests. Some of them must get through. */
 static void work(struct stream *stream, uint64_t messages)
 {
 	uint64_t enough = stream->sent + messages;
+	unsigned int rest_us = messages ? REST_US : LONG_REST_US;
 
 	while (messages ? stream->sent < enough : !pair_may_go(stream->pair))
 		/* Now and then a rest, so that the peer gets to post receives. */
 		if (!step(stream, true) || stream->sent % SENDS == 0)
-			work_clock_rest(100);
+			work_clock_rest(rest_us);
 }
 
 static void connect_uc(struct stream *stream)
