@@ -35,14 +35,22 @@ else
 	echo "distribution: picocli's classes can't be cached" >&2
 	rm -f "$new/newer.jar"
 fi
-# Else each JVM unpacks it for itself, into the folder for temporary files, where one that is killed leaves it.
-lz4=net/jpountz/util/linux/$(uname -m | sed 's/^x86_64$/amd64/')/liblz4-java.so
-if (cd "$new" && "$java_home/bin/jar" --extract --file lib/lz4-java.jar "$lz4") && [ -e "$new/$lz4" ]; then
-	mv "$new/$lz4" "$new/lib/liblz4-java.so"
-	rm -r "$new/net"
-else
+# $1: jar, $2: the library's folder in it, $3: what the library's name begins with. Puts it where the JVM looks first: else each
+# JVM unpacks it for itself, into the folder for temporary files, where one that is killed leaves it.
+unpack()
+{
+	local library
+	library=$("$java_home/bin/jar" --list --file "$new/lib/$1" | grep -x "$2/$3[^/]*\.so") &&
+		(cd "$new" && "$java_home/bin/jar" --extract --file "lib/$1" "$library") || return 1
+	mv "$new/$library" "$new/lib/${library##*/}"
+	rm -r "${new:?}/${2%%/*}"
+}
+
+machine=$(uname -m | sed 's/^x86_64$/amd64/')
+unpack lz4-java.jar "net/jpountz/util/linux/$machine" liblz4-java ||
 	echo "distribution: lz4-java has no library for $(uname -m): it compresses in Java" >&2
-fi
+unpack zstd-jni.jar "linux/$machine" libzstd-jni ||
+	echo "distribution: zstd-jni has no library for $(uname -m) in linux/$machine: each process looks for one itself" >&2
 # The next build copies them again; a jar that is no longer needed must not stay.
 rm -rf "$jars"
 
