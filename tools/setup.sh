@@ -29,6 +29,7 @@ for_run="
 for_bench="
 	iperf3:iperf3"
 for_test="
+	redis-server:redis-server
 	fi_pingpong:libfabric-bin
 	qperf:qperf
 	mpiexec.mpich:mpich

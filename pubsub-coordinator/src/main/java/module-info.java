@@ -6,6 +6,8 @@ module org.shadowverbs.coordinator {
     requires com.google.protobuf;
     requires info.picocli;
     requires chronicle.map;
+    requires lettuce.core;
+    requires java.logging;
     requires com.github.luben.zstd_jni;
     requires org.lz4.java;
     requires org.shadowverbs.bindings;

@@ -101,6 +101,7 @@ public final class Agent implements AutoCloseable {
     private final ImageWorker images;
     private final Inspector inspector;
     private final CoordinatorLink coordinator;
+    private final Succession succession;
     private final AgentSocket socket;
     private final PmiTrees pmi;
     private final ShellRequests shellRequests;
@@ -167,7 +168,8 @@ public final class Agent implements AutoCloseable {
         id = options.host() + "-" + ProcessHandle.current().pid() + "-"
                 + Integer.toHexString(System.identityHashCode(this));
         log = new EventLog(options.runDirectory().resolve("agent.log"));
-        coordinator = new CoordinatorLink(options, log, this::hello, this::fromCoordinator, this::coordinatorLost,
+        succession = new Succession(options, log);
+        coordinator = new CoordinatorLink(options, log, succession, this::hello, this::fromCoordinator, this::coordinatorLost,
                 this::endIfIdle, this::cutOff);
         levels = new HostLevels(options.host(), log, this::job, coordinator::send);
         final ProcessCheckpointer chosen = new ChosenCheckpointer(checkpointer, this::commands);
@@ -346,6 +348,7 @@ public final class Agent implements AutoCloseable {
     }
 
     private void welcomed(final AgentWelcome m) throws IOException {
+        succession.welcomed(m, coordinator.local());
         if (!m.backend().isEmpty()) {
             new JobBackend(m.backend(), options.secret(), options.tcpAddress()).write(options.socket());
         }
@@ -590,6 +593,7 @@ public final class Agent implements AutoCloseable {
                 ReceiverRegister.clear(options.runDirectory());
                 JobBackend.forget(options.socket());
                 AddressBook.forget(options.socket());
+                succession.forget();
             }
             for (final Path place : launchedAt) {
                 AgentPlace.stay(place, job()); // what was restored ends with this agent: what is launched there now is another job's

@@ -20,8 +20,10 @@ import java.util.List;
  * @param ownCommand starts this agent anew should it be lost; empty where the processes of the job end with it
  * @param spare whether this host is kept for when another is lost
  * @param coordinatorCommand starts the coordinator anew when it is lost; empty: somebody else does
+ * @param successorCommand starts, with more arguments, a coordinator on this host in the place of one that was lost with its host;
+ *     empty: none is started here
  */
 public record AgentOptions(String coordinatorHost, int coordinatorPort, String host, Path runDirectory, Path socket,
         String secret, boolean secretGiven, String backend, String tcpAddress,
-        List<String> ownCommand, boolean spare, List<String> coordinatorCommand) {
+        List<String> ownCommand, boolean spare, List<String> coordinatorCommand, List<String> successorCommand) {
 }

@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.agent;
 import java.io.EOFException;
 import java.io.IOException;
 import java.net.InetSocketAddress;
+import java.util.List;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
@@ -21,12 +22,16 @@ import org.shadowverbs.coordinator.protocol.RecoveryMessages.Alive;
 final class CoordinatorLink implements AutoCloseable {
     private static final int CONNECT_MILLIS = 5_000;
     private static final long LONGEST_PAUSE_MILLIS = 2_000;
+    /** Of one that looks in a store: the shorter, the sooner the job has a coordinator again. */
+    private static final long LOOK_MILLIS = 250;
+    private static final int CONNECT_NEW_MILLIS = 2_000;
     private static final long LONG_NANOS = 60_000_000_000L;
 
     private final AgentOptions options;
     private final EventLog log;
     private final Supplier<AgentHello> hello;
     private final Handler handler;
+    private final Succession succession;
     private final Runnable whenLost;
     private final Thread thread;
     private volatile Outbox outbox;
@@ -38,6 +43,8 @@ final class CoordinatorLink implements AutoCloseable {
     /** Within which the coordinator's host is to answer; 0: it is not watched. */
     private volatile int answersWithinMillis;
     private volatile Thread heart;
+    /** Of the thread: the coordinator's host did not answer, or another is in its place: it is looked for elsewhere first. */
+    private boolean silent;
     /** The coordinator's host does not answer, as far as is known. */
     private volatile boolean cutOff;
 
@@ -45,10 +52,11 @@ final class CoordinatorLink implements AutoCloseable {
         void handle(Message message) throws IOException;
     }
 
-    CoordinatorLink(final AgentOptions options, final EventLog log, final Supplier<AgentHello> hello,
+    CoordinatorLink(final AgentOptions options, final EventLog log, final Succession succession, final Supplier<AgentHello> hello,
             final Handler handler, final Runnable whenLost, final Runnable whenLong, final Runnable whenCutOff) {
         this.options = options;
         this.log = log;
+        this.succession = succession;
         this.hello = hello;
         this.handler = handler;
         this.whenLost = whenLost;
@@ -82,14 +90,17 @@ final class CoordinatorLink implements AutoCloseable {
     }
 
     private void run() {
+        InetSocketAddress at = new InetSocketAddress(options.coordinatorHost(), options.coordinatorPort());
         long pause = 10;
         long since = System.nanoTime();
         boolean said = false;
         while (!closing) {
             try {
-                channel = FrameChannel.connect(
-                        new InetSocketAddress(options.coordinatorHost(), options.coordinatorPort()),
-                        answersWithinMillis == 0 ? CONNECT_MILLIS : answersWithinMillis);
+                final InetSocketAddress found = connect(at, !said && !silent);
+                if (!found.equals(at)) {
+                    log.add("the coordinator is at " + found + " now");
+                    at = found;
+                }
             } catch (IOException e) {
                 if (!FrameChannel.isOtherHostLost(e.getMessage())) {
                     cutOff = false;
@@ -98,8 +109,7 @@ final class CoordinatorLink implements AutoCloseable {
                     whenCutOff.run();
                 }
                 if (!said) {
-                    log.add("no coordinator at " + options.coordinatorHost() + ":" + options.coordinatorPort() + ": "
-                            + e.getMessage());
+                    log.add("no coordinator at " + at.getHostString() + ":" + at.getPort() + ": " + e.getMessage());
                     said = true;
                     startCoordinator();
                 }
@@ -108,17 +118,63 @@ final class CoordinatorLink implements AutoCloseable {
                     whenLong.run();
                 }
                 if (!sleep(pause)) {
-                    return;
+                    break;
                 }
-                pause = Math.min(LONGEST_PAUSE_MILLIS, pause * 2);
+                pause = Math.min(succession.isKnown() ? LOOK_MILLIS : LONGEST_PAUSE_MILLIS, pause * 2);
                 continue;
             }
             pause = 10;
             said = false;
             cutOff = false;
+            silent = false;
             talk();
             since = System.nanoTime();
         }
+        succession.close();
+    }
+
+    /**
+     * Connects to the coordinator where it was, or where the store says that it is.
+     *
+     * @param first whether it was there just now
+     * @return where it is
+     * @throws IOException it is nowhere
+     */
+    private InetSocketAddress connect(final InetSocketAddress at, final boolean first) throws IOException {
+        IOException why = null;
+        if (first) {
+            try {
+                return connect(at);
+            } catch (IOException e) {
+                why = e;
+            }
+        }
+        final List<InetSocketAddress> others = succession.isKnown() ? succession.look() : null;
+        if (others == null && !first) {
+            return connect(at);
+        }
+        for (final InetSocketAddress other : others == null ? List.<InetSocketAddress>of() : others) {
+            try {
+                return connect(other);
+            } catch (IOException e) {
+                why = e;
+            }
+        }
+        throw why == null ? new IOException("the job has no coordinator at present") : why;
+    }
+
+    private InetSocketAddress connect(final InetSocketAddress at) throws IOException {
+        final int patience = answersWithinMillis == 0 ? CONNECT_MILLIS : answersWithinMillis;
+        // A name that nobody knew may be known by now.
+        channel = FrameChannel.connect(new InetSocketAddress(at.getHostString(), at.getPort()),
+                succession.isKnown() ? Math.min(patience, CONNECT_NEW_MILLIS) : patience);
+        return at;
+    }
+
+    /** This host's end of the connection; null when there is none. */
+    InetSocketAddress local() throws IOException {
+        final FrameChannel current = channel;
+        return current == null || !current.isOpen() ? null : (InetSocketAddress) current.channel().getLocalAddress();
     }
 
     private void talk() {
@@ -143,6 +199,8 @@ final class CoordinatorLink implements AutoCloseable {
             if (!closing) {
                 log.add(e instanceof EOFException ? "the coordinator closed the connection: " + e.getMessage()
                         : "connection to the coordinator: " + e);
+                silent = succession.isKnown() && (FrameChannel.isOtherHostLost(e.getMessage())
+                        || e instanceof Succession.Superseded);
                 if (answersWithinMillis != 0 && FrameChannel.isOtherHostLost(e.getMessage())) {
                     cutOff = true;
                     whenCutOff.run();
@@ -179,7 +237,7 @@ final class CoordinatorLink implements AutoCloseable {
     }
 
     private void startCoordinator() {
-        if (options.coordinatorCommand().isEmpty() || closing) {
+        if (options.coordinatorCommand().isEmpty() || closing || succession.isKnown()) {
             return;
         }
         try {

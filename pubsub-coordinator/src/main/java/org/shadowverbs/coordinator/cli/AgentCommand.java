@@ -35,6 +35,8 @@ final class AgentCommand extends CliCommand {
 
     private final Map<String, String> environment;
     private final AddressOptions coordinator = new AddressOptions(this);
+    private final StoreOptions store = new StoreOptions(this, "where to look for the coordinator when it is not where it was; a"
+            + " coordinator says so by itself");
     private final Supplier<Boolean> background = flag("--daemon", "in the background; returns when it is ready");
     private final Supplier<Boolean> spare = flag("--spare", "this host has no part in the job before another one is lost (--recover)");
     private final Supplier<List<String>> coordinatorCommand = operands("COMMAND", "0..*",
@@ -55,7 +57,7 @@ final class AgentCommand extends CliCommand {
                 store(address))) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {
                 throw new CommandException("agent: " + (agent.refusal().isEmpty()
-                        ? address.nobodyAnswers() : agent.refusal()));
+                        ? address.nobodyAnswers() + store.hint(environment) : agent.refusal()));
             }
             System.out.println(Agent.ready(agent.job(), hostName()));
             System.out.close();
@@ -82,7 +84,7 @@ final class AgentCommand extends CliCommand {
         return new AgentOptions(address.host(), address.port(), hostName(), directory,
                 RunDirectory.agentSocket(directory), address.secret(), JobSecret.made(directory).isEmpty(), backend,
                 address.environment().getOrDefault("SHADOWVERBS_TCP_ADDRESS", ""), own,
-                spare, coordinatorCommand);
+                spare, coordinatorCommand, Installation.daemon("coordinator"));
     }
 
     /** Chronicle Map reaches into the JDK; a JVM started without the options for that keeps the ids on its heap. */

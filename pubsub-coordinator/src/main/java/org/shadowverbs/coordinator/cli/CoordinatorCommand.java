@@ -2,8 +2,9 @@
 package org.shadowverbs.coordinator.cli;
 
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
@@ -13,8 +14,11 @@ import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.server.Coordinator;
 import org.shadowverbs.coordinator.server.CoordinatorOptions;
 import org.shadowverbs.coordinator.store.ChronicleStore;
+import org.shadowverbs.coordinator.store.EmbeddedStore;
+import org.shadowverbs.coordinator.store.JobStore;
 import org.shadowverbs.coordinator.store.LazyStore;
-import org.shadowverbs.coordinator.store.PublishedStore;
+import org.shadowverbs.coordinator.store.RedisStore;
+import org.shadowverbs.coordinator.store.StorePlace;
 
 /** {@code coordinator}: in the foreground, or with {@code --daemon} as a process of its own. */
 final class CoordinatorCommand extends CliCommand {
@@ -35,6 +39,10 @@ final class CoordinatorCommand extends CliCommand {
     private final Supplier<Integer> deadline = number(List.of("--deadline"), "SECONDS", 1, 86_400, 60,
             "how long a phase of a checkpoint may take, saving and restoring images how long without anything being written or"
                     + " read (60)");
+    private final StoreOptions store = new StoreOptions(this, "what the job must not lose with this host is kept there, and another"
+            + " host's agent starts a coordinator when this one is lost");
+    private final Supplier<String> takeover = text(List.of("--takeover"), "JOB", null, "with --store: take the place of the job's"
+            + " coordinator, once that has not been heard of for 3 s; agents do so by themselves");
     private final Supplier<Boolean> recover = flag("--recover",
             "go on with the job of a coordinator that was lost at this port");
 
@@ -47,11 +55,18 @@ final class CoordinatorCommand extends CliCommand {
 
     @Override
     public Integer call() throws CommandException {
+        final StorePlace place = store.place(environment);
+        if (place == null && takeover.get() != null) {
+            throw new UsageException("coordinator: --takeover needs --store URI");
+        }
+        if (place != null && recover.get()) {
+            throw new UsageException("coordinator: with --store a job goes on by --takeover JOB, not by --recover");
+        }
         if (background.get()) {
             return daemon();
         }
         try {
-            return serve();
+            return serve(place);
         } catch (IOException e) {
             throw new CommandException("coordinator: " + e.getMessage());
         } catch (InterruptedException e) {
@@ -60,17 +75,18 @@ final class CoordinatorCommand extends CliCommand {
         }
     }
 
-    private int serve() throws CommandException, IOException, InterruptedException {
+    private int serve(final StorePlace place) throws CommandException, IOException, InterruptedException {
         final Path root = RunDirectory.root(environment);
         // On other hosts nobody could read it: a job of several hosts has one when the user gives it.
         final boolean made = JobSecret.given(environment).isEmpty()
                 && InetAddress.getByName(address.get()).isLoopbackAddress();
         final String secret = made ? secret(root) : JobSecret.given(environment);
-        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(address.get(), port.get(),
+        try (Coordinator coordinator = new Coordinator(new CoordinatorOptions(address.get(), freePort(),
                 portFile.get() == null ? null : portFile.get().toAbsolutePath(), root,
                 CheckpointDirectory.of(ckptdir.get(), environment),
                 interval.interval(), recovery.options(), keep.get(), images.choice(),
-                exitOnLast.get(), secret, deadline.get(), recover.get()), this::store)) {
+                exitOnLast.get(), secret, deadline.get(), recover.get()), (run, job) -> place == null ? embedded(run)
+                : RedisStore.open(place, takeover.get() == null ? job : takeover.get(), takeover.get() != null))) {
             if (made) {
                 JobSecret.keep(coordinator.runDirectory(), secret);
             } else {
@@ -86,21 +102,31 @@ final class CoordinatorCommand extends CliCommand {
 
     /** A new one, or that of the coordinator in whose place this one is. */
     private String secret(final Path root) throws IOException {
-        final String before = recover.get() ? JobSecret.made(RunDirectory.make(root, port.get())) : "";
+        final String before = recover.get() || takeover.get() != null ? JobSecret.made(RunDirectory.make(root, port.get())) : "";
         return before.isEmpty() ? JobSecret.random() : before;
     }
 
-    /** After a crash the file holds what had been published; a new job begins with an empty one. */
-    private PublishedStore store(final Path run) {
-        final Path file = run.resolve("published.map");
-        try {
-            if (!recover.get()) {
-                ChronicleStore.remove(file);
-            }
-        } catch (IOException e) {
-            throw new UncheckedIOException(file + " can't be removed", e);
+    /** Where the one before has listened, if nobody does on this host: users know that port. */
+    private int freePort() {
+        if (takeover.get() == null) {
+            return port.get();
         }
-        return new LazyStore(() -> ChronicleStore.open(file), ChronicleStore.holdsValues(file));
+        try (ServerSocket socket = new ServerSocket()) {
+            socket.setReuseAddress(true);
+            socket.bind(new InetSocketAddress(address.get(), port.get()));
+            return port.get();
+        } catch (IOException e) {
+            return 0;
+        }
+    }
+
+    /** After a crash the file holds what had been published; a new job begins with an empty one. */
+    private JobStore embedded(final Path run) throws IOException {
+        final Path file = run.resolve("published.map");
+        if (!recover.get()) {
+            ChronicleStore.remove(file);
+        }
+        return new EmbeddedStore(run, new LazyStore(() -> ChronicleStore.open(file), ChronicleStore.holdsValues(file)), recover.get());
     }
 
     private int daemon() throws CommandException {

@@ -22,6 +22,7 @@ import java.util.concurrent.TimeoutException;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.store.StorePlace;
 
 /**
  * Starts coordinator and agent. A daemon writes one line to its standard output when it is ready and then closes that;
@@ -82,8 +83,13 @@ final class Daemons {
         }
     }
 
-    /** The coordinator of that port of this host, and the agent, started when they do not run. Returns the socket. */
-    Path ensure(final Address address, final List<String> coordinatorFlags) throws CommandException {
+    /**
+     * Sees to it that the coordinator of that port of this host runs, and the agent.
+     *
+     * @param store where the coordinator keeps what it must not lose; null: on this host
+     * @return the agent's socket
+     */
+    Path ensure(final Address address, final List<String> coordinatorFlags, final StorePlace store) throws CommandException {
         try {
             final Path root = RunDirectory.root(environment);
             final Path directory = RunDirectory.make(root, address.host(), address.port());
@@ -96,7 +102,7 @@ final class Daemons {
                     Set.of(StandardOpenOption.CREATE, StandardOpenOption.WRITE), PrivateFiles.FILE);
                     FileLock lock = file.lock()) {
                 if (lock.isValid() && !answers(socket)) {
-                    startBoth(address, coordinatorFlags, directory);
+                    startBoth(address, coordinatorFlags, store, directory);
                 }
                 return socket;
             }
@@ -105,15 +111,17 @@ final class Daemons {
         }
     }
 
-    private static void startBoth(final Address address, final List<String> coordinatorFlags, final Path directory)
+    private static void startBoth(final Address address, final List<String> coordinatorFlags, final StorePlace store,
+            final Path directory)
             throws CommandException {
         final List<String> restart = coordinatorCommand(address.port(), coordinatorFlags);
         if (CoordinatorClient.ping(address).isEmpty()) {
-            start("the coordinator", restart, directory.resolve("coordinator.err"));
+            start("the coordinator", restart, directory.resolve("coordinator.err"),
+                    store == null ? Map.of() : store.environment());
         }
         final List<String> agent = new ArrayList<>(Installation.daemon("agent", "-h", address.host(), "-p",
                 Integer.toString(address.port()), "--"));
-        if (!address.named()) {
+        if (!address.named() && store == null) {
             agent.addAll(restart);
             agent.add("--recover");
         }

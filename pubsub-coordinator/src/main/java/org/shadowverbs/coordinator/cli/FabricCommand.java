@@ -26,6 +26,7 @@ final class FabricCommand extends CliCommand {
         bench.flag("--checkpoint", "measure checkpoints of 16 MiB to 4 GiB in several ways, beside CRIU alone");
         bench.flag("--job", "measure how a coordinator bears many ranks, with simulated hosts");
         bench.text(List.of("--ranks"), "N,...", null, "of --job: how many ranks (64,2048,16384)");
+        bench.text(List.of("--store"), "URI", null, "of --job: where the coordinator keeps what the job must not lose with its host");
         return bench;
     }
 

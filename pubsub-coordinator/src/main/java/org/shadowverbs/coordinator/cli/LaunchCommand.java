@@ -50,6 +50,8 @@ final class LaunchCommand extends CliCommand {
     private final IntervalOptions interval = new IntervalOptions(this);
     private final ImageOptions images = new ImageOptions(this);
     private final RecoverOptions recovery = new RecoverOptions(this, "--recover");
+    private final StoreOptions store = new StoreOptions(this, "for the coordinator that is started: what the job must not lose with"
+            + " this host is kept there");
     private final Supplier<Boolean> checkpointSignals = flag("--checkpoint-signals", "SIGUSR1 to this command takes a checkpoint,"
             + " SIGUSR2 takes one and ends the job; the program does not get them from it");
     private final Supplier<Path> ckptdir = checkpointDirectory();
@@ -257,7 +259,8 @@ final class LaunchCommand extends CliCommand {
     private Path daemons(final Address address, final Map<String, String> settings) throws CommandException {
         final boolean runs = coordinatorRuns(address);
         if (!runs && address.named()) {
-            throw new CommandException(address.nobodyAnswers() + "; start it there with: " + address.start());
+            throw new CommandException(address.nobodyAnswers() + "; start it there with: " + address.start()
+                    + store.hint(environment));
         }
         if (!runs && severalRanks()) {
             throw new CommandException("this is one of several ranks and no coordinator runs on this host; before the"
@@ -265,7 +268,7 @@ final class LaunchCommand extends CliCommand {
         }
         final List<String> flags = new ArrayList<>(List.of("--exit-on-last", "--ckptdir",
                 settings.getOrDefault("ckptdir", Path.of("").toAbsolutePath().toString())));
-        return new Daemons(environment).ensure(address, flags);
+        return new Daemons(environment).ensure(address, flags, runs ? null : store.place(environment));
     }
 
     /** Under mpirun and its like each rank would otherwise start a coordinator of its own on its host. */

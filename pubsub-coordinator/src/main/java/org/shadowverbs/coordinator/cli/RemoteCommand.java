@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.cli;
 
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.function.Supplier;
 import java.util.stream.Collectors;
 import org.shadowverbs.coordinator.protocol.HostMessages.Result;
+import org.shadowverbs.coordinator.store.Seat;
+import org.shadowverbs.coordinator.store.Whereabouts;
 
 /** checkpoint, status, kill, quit: the coordinator does them, this prints what it says. */
 final class RemoteCommand extends CliCommand {
@@ -15,6 +18,7 @@ final class RemoteCommand extends CliCommand {
     private final long answerMillis;
     private final Map<String, Supplier<Boolean>> flags;
     private final AddressOptions coordinator = new AddressOptions(this);
+    private final StoreOptions store = new StoreOptions(this, "where to look for the coordinator when it is not where it was");
     private final Supplier<Boolean> json = json();
 
     /**
@@ -72,22 +76,49 @@ final class RemoteCommand extends CliCommand {
         if (isTrue(arguments, "check") && arguments.values().stream().filter("true"::equals).count() > 1) {
             throw new UsageException(name() + ": --check excludes all other options but --json");
         }
+        final Address address = coordinator.address(environment);
         try {
-            final Result result = CoordinatorClient.call(coordinator.address(environment), name(), arguments, answerMillis,
-                    line -> (json.get() ? System.err : System.out).println(line));
-            if (json.get()) {
-                System.out.println(result.json());
-                if (result.status() != 0) {
-                    failed(result);
+            return print(address, arguments);
+        } catch (CoordinatorClient.Unreachable e) {
+            return elsewhere(address, arguments, e);
+        }
+    }
+
+    /** Where the store says that it is, if that is one place. */
+    private int elsewhere(final Address address, final Map<String, String> arguments, final CoordinatorClient.Unreachable why)
+            throws CommandException {
+        final List<Whereabouts> held = store.all(environment).values().stream().filter(Whereabouts::held).toList();
+        if (held.size() == 1) {
+            final Seat seat = held.getFirst().seat();
+            for (final String host : seat.addresses()) {
+                final Address other = new Address(host, seat.port(), true, environment);
+                if (!other.toString().equals(address.toString())) {
+                    try {
+                        System.err.println("shadowverbs: the coordinator is at " + other + " now, on host " + seat.host());
+                        return print(other, arguments);
+                    } catch (CoordinatorClient.Unreachable e) {
+                        continue; // it may have another address
+                    }
                 }
-            } else if (result.status() == 0 || result.text().startsWith("/")) {
-                System.out.println(result.text());
-            } else {
+            }
+        }
+        throw new CommandException(name() + ": " + why.getMessage() + store.hint(environment));
+    }
+
+    private int print(final Address address, final Map<String, String> arguments)
+            throws CommandException, CoordinatorClient.Unreachable {
+        final Result result = CoordinatorClient.call(address, name(), arguments, answerMillis,
+                line -> (json.get() ? System.err : System.out).println(line));
+        if (json.get()) {
+            System.out.println(result.json());
+            if (result.status() != 0) {
                 failed(result);
             }
-            return result.status();
-        } catch (CoordinatorClient.Unreachable e) {
-            throw new CommandException(name() + ": " + e.getMessage());
+        } else if (result.status() == 0 || result.text().startsWith("/")) {
+            System.out.println(result.text());
+        } else {
+            failed(result);
         }
+        return result.status();
     }
 }

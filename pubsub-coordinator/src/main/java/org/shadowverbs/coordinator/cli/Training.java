@@ -24,6 +24,7 @@ import org.shadowverbs.coordinator.server.ImageChoice;
 import org.shadowverbs.coordinator.server.Interval;
 import org.shadowverbs.coordinator.server.RecoveryOptions;
 import org.shadowverbs.coordinator.store.ChronicleStore;
+import org.shadowverbs.coordinator.store.EmbeddedStore;
 
 /**
  * Loads what the commands need, once, while the build records an AOT cache of it; {@code tools/train.sh} starts it. Without a
@@ -59,7 +60,8 @@ final class Training {
     private static void coordinatorAndAgent(final Path root)
             throws IOException, InterruptedException, CommandException {
         try (Coordinator coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root, root,
-                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 10, false), run -> open(run.resolve("published.map")))) {
+                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 10, false),
+                (run, job) -> new EmbeddedStore(run, open(run.resolve("published.map")), false))) {
             final Address address = new Address("localhost", coordinator.port(), true,
                     Map.of("SHADOWVERBS_RUN_DIR", root.toString()));
             final TrainingJob job = new TrainingJob(address, Files.createDirectory(root.resolve("job")));
@@ -77,7 +79,7 @@ final class Training {
             throws IOException, InterruptedException, CommandException, CoordinatorClient.Unreachable {
         final Path run = coordinator.runDirectory();
         try (Agent agent = new Agent(new AgentOptions("localhost", coordinator.port(), "training", run,
-                RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), false, List.of()), new Criu(),
+                RunDirectory.agentSocket(run), "", false, "hca", "", List.of(), false, List.of(), List.of()), new Criu(),
                 open(run.resolve("fetched.map")))) {
             if (!agent.awaitJoined(30_000)) {
                 throw new CommandException("training: the agent did not join within 30 s");
@@ -124,7 +126,7 @@ final class Training {
         final Path place = CheckpointFolder.begin(root, "training", 1).commit(new Manifest(Manifest.SCHEMA, "training",
                 1, 0L, null, "", false, 0, Map.of("SAVE", 1L), 1, 0,
                 List.of(ManifestFile.hostPart(ManifestFile.toJson(part))),
-                List.of(), Manifest.History.NONE, ""));
+                List.of(), Manifest.History.NONE, ""), () -> { });
         ManifestFile.read(place);
     }
 

@@ -80,16 +80,46 @@ public final class CheckpointFolder {
         return folder;
     }
 
-    /** What crashes of the job's coordinators have left half made. */
-    private static void removeStale(final Path directory, final String job) throws IOException {
-        final Pattern stale = Pattern.compile("\\.ckpt-" + Pattern.quote(job) + "-\\d+(\\.gone)?\\.tmp");
+    /** What crashes of the job's coordinators have left half made. @return the highest epoch of these; 0: there were none */
+    private static long removeStale(final Path directory, final String job) throws IOException {
+        final Pattern stale = Pattern.compile("\\.ckpt-" + Pattern.quote(job) + "-(\\d+)(\\.gone)?\\.tmp");
         final List<Path> all;
         try (Stream<Path> entries = Files.list(directory)) {
             all = entries.filter(p -> stale.matcher(p.getFileName().toString()).matches()).toList();
         }
+        long highest = 0;
         for (final Path folder : all) {
-            remove(folder);
+            final Matcher name = stale.matcher(folder.getFileName().toString());
+            final long epoch = name.matches() ? Long.parseLong(name.group(1)) : 0;
+            highest = Math.max(highest, epoch);
+            if (name.matches() && name.group(2) == null) {
+                new CheckpointFolder(directory, name(job, epoch)).discard();
+            } else {
+                remove(folder);
+            }
         }
+        return highest;
+    }
+
+    /** Removes what a coordinator of the job that is lost has left half made. @return the highest epoch of these; 0: there were none */
+    public static long clean(final Path directory, final String job) throws IOException {
+        return Files.isDirectory(directory) ? removeStale(directory, job) : 0;
+    }
+
+    /**
+     * Gives a checkpoint its name whose coordinator was lost after it had decided so.
+     *
+     * @return whether it is there
+     */
+    public static boolean finish(final Path directory, final String job, final long epoch) throws IOException {
+        final CheckpointFolder folder = new CheckpointFolder(directory, name(job, epoch));
+        if (!Files.exists(folder.place()) && Files.exists(folder.temporary.resolve(ManifestFile.NAME))) {
+            Files.move(folder.temporary, folder.place(), StandardCopyOption.ATOMIC_MOVE);
+            sync(directory);
+            folder.pointLatestHere();
+            sync(directory);
+        }
+        return Files.exists(folder.place());
     }
 
     public Path temporary() {
@@ -106,15 +136,23 @@ public final class CheckpointFolder {
         return directory.resolve(name);
     }
 
+    /** Between a checkpoint that is written whole and its name. */
+    public interface Decision {
+        /** @throws IOException when it is not to get one */
+        void make() throws IOException;
+    }
+
     /**
      * Writes the manifest, last, and renames the folder into place.
      *
+     * @param decision that it is to be so
      * @return where the checkpoint is; what went wrong after it was there is among the {@link #warnings}
      * @throws IOException when there is none
      */
-    public Path commit(final Manifest manifest) throws IOException {
+    public Path commit(final Manifest manifest, final Decision decision) throws IOException {
         ManifestFile.write(temporary, manifest);
         sync(temporary);
+        decision.make();
         Files.move(temporary, place(), StandardCopyOption.ATOMIC_MOVE);
         safe = true;
         try {
@@ -153,6 +191,7 @@ public final class CheckpointFolder {
     /** Removes what has been written so far. An agent that has not heard of it yet finds no place to go on writing. */
     public void discard() throws IOException {
         final Path gone = directory.resolve("." + name + ".gone.tmp");
+        remove(gone); // of a coordinator that was lost while it did this
         Files.move(temporary, gone, StandardCopyOption.ATOMIC_MOVE);
         remove(gone);
     }

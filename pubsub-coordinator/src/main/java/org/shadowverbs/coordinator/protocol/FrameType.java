@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 10;
+    public static final int VERSION = 11;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;

@@ -82,7 +82,8 @@ public final class HostMessages {
     }
 
     /** {@code backend}: of a job that was restarted, as in a verdict; else empty. */
-    public record AgentWelcome(String job, long epoch, int deadlineSeconds, String backend) implements Message {
+    public record AgentWelcome(String job, long epoch, int deadlineSeconds, String backend, long number, String key, String store)
+            implements Message {
     }
 
     /** A rank has said hello to its agent. */

@@ -24,6 +24,7 @@ import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Levels;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
+import org.shadowverbs.coordinator.store.StoreException;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
@@ -142,6 +143,7 @@ final class CheckpointRun {
         countFromWhatIsThere();
         ranks = epoch.begin();
         number = epoch.number();
+        job.keeper().save(); // one that takes the coordinator's place gives no other checkpoint this number
         boolean told = false;
         try {
             begin();
@@ -392,7 +394,9 @@ final class CheckpointRun {
                     Instant.now().truncatedTo(ChronoUnit.SECONDS).toString(), kill,
                     (System.nanoTime() - began) / 1_000_000, millis, ranks, bytes, hosts, needs,
                     new Manifest.History(job.history().ran().toMillis(), job.history().failures()), "");
-            folder.commit(manifest);
+            folder.commit(manifest, () -> job.keeper().decide(number));
+        } catch (StoreException e) {
+            throw new Stopped("COMMIT failed: " + e.getMessage(), false);
         } catch (IOException | RuntimeException e) {
             throw new Stopped("COMMIT failed: " + e, false);
         }

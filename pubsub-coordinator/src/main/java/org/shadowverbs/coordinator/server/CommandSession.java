@@ -131,6 +131,7 @@ final class CommandSession {
     private void status() throws IOException {
         final List<String> lines = new ArrayList<>();
         final PeriodicCheckpoints.Plan plan = coordinator.periodic().plan();
+        final String store = job.keeper().store();
         final Map<String, Object> json = job.locked(() -> {
             final Map<String, Object> o = new LinkedHashMap<>();
             o.put("schema", JSON_SCHEMA);
@@ -146,6 +147,10 @@ final class CommandSession {
             lines.add("job " + job.name() + "  epoch " + job.epoch().number() + "  port " + coordinator.port() + "  pid "
                     + ProcessHandle.current().pid() + "  "
                     + job.epoch().stage() + "  checkpoints in " + o.get("ckptdir"));
+            o.put("store", store.isEmpty() ? null : store);
+            if (!store.isEmpty()) {
+                lines.add("store " + store);
+            }
             final List<Object> agents = new ArrayList<>();
             for (final AgentSession agent : job.agents()) {
                 final List<Object> trees = new ArrayList<>();

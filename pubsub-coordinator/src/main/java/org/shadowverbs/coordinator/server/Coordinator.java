@@ -4,16 +4,10 @@ package org.shadowverbs.coordinator.server;
 import java.io.EOFException;
 import java.io.IOException;
 import java.io.UncheckedIOException;
-import java.net.InetAddress;
-import java.net.InetSocketAddress;
-import java.net.StandardSocketOptions;
-import java.nio.channels.ServerSocketChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
 import java.time.Duration;
-import java.util.LinkedHashMap;
-import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -27,11 +21,9 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
-import java.util.function.Function;
 import java.util.function.LongSupplier;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.process.UserCommands;
-import org.shadowverbs.coordinator.protocol.Acceptor;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
@@ -52,7 +44,8 @@ import org.shadowverbs.coordinator.protocol.RecoveryMessages.JobEnded;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.UserAsks;
 import org.shadowverbs.coordinator.protocol.RestartMessages.RestartJoin;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
-import org.shadowverbs.coordinator.store.PublishedStore;
+import org.shadowverbs.coordinator.store.JobStore;
+import org.shadowverbs.coordinator.store.Seat;
 
 /**
  * The coordinator of one job: it listens, tells agents, commands and restarts apart, and lets one checkpoint or reattachment
@@ -71,10 +64,10 @@ public final class Coordinator implements AutoCloseable {
     private static final long IDLE_LOOK_MILLIS = 1_000;
 
     private final CoordinatorOptions options;
-    private final int port;
     private final Path runDirectory;
     private final EventLog log;
-    private final PublishedStore store;
+    private final JobStore store;
+    private final Keeper keeper;
     private final Job job;
     private final Epoch epoch;
     private final Restarts restarts;
@@ -84,6 +77,8 @@ public final class Coordinator implements AutoCloseable {
     private final ProgramCheckpoints programs;
     private final LevelCopies copies;
     private final JobState before;
+    /** The agents of the coordinator before this one that may still come. */
+    private volatile Set<String> expected;
     private final ExecutorService conductor = Executors.newSingleThreadExecutor(
             Thread.ofPlatform().daemon().name("conductor").factory());
     private final ScheduledExecutorService timer = Executors.newSingleThreadScheduledExecutor(
@@ -94,50 +89,53 @@ public final class Coordinator implements AutoCloseable {
     private final AtomicBoolean ending = new AtomicBoolean();
     private final AtomicBoolean closed = new AtomicBoolean();
     private final CountDownLatch ended = new CountDownLatch(1);
-    private final Acceptor acceptor;
-    /** By the addresses at which it listens besides; guarded by this map. */
-    private final Map<String, Acceptor> more = new LinkedHashMap<>();
-    private final Object stateFile = new Object();
+    private final Doors doors;
     private final Runnable whenCopied = this::lastHasEnded;
     /** Whether agents are told all the time that the coordinator is there; guarded by the job's lock. */
     private boolean watching;
 
+    /** Opens what the job must not lose. */
+    public interface StoreOpener {
+        /**
+         * @param job the name of a new job
+         * @throws IOException when it can't
+         */
+        JobStore open(Path runDirectory, String job) throws IOException;
+    }
+
     /**
      * Binds the port and begins to listen.
      *
-     * @param openStore makes the store of published ids below the run directory
-     * @throws IOException when the port can't be bound (the message names it), or the run directory can't be made
+     * @throws IOException when the port can't be bound (the message names it), the run directory can't be made, or the store can't be
+     *     opened
      */
-    public Coordinator(final CoordinatorOptions options, final Function<Path, PublishedStore> openStore)
-            throws IOException {
-        this(options, openStore, System::nanoTime);
+    public Coordinator(final CoordinatorOptions options, final StoreOpener opener) throws IOException {
+        this(options, opener, System::nanoTime);
     }
 
     /** @param clock tells the time of the deadlines of checkpoints: System.nanoTime, but for tests */
-    Coordinator(final CoordinatorOptions options, final Function<Path, PublishedStore> openStore, final LongSupplier clock)
-            throws IOException {
-        this.options = options;
-        final ServerSocketChannel listener = ServerSocketChannel.open();
+    Coordinator(final CoordinatorOptions given, final StoreOpener opener, final LongSupplier clock) throws IOException {
+        doors = new Doors(given.address(), given.port());
+        final String fresh = newName();
         try {
-            listener.setOption(StandardSocketOptions.SO_REUSEADDR, true);
-            listener.bind(new InetSocketAddress(options.address(), options.port()), 128);
-            port = ((InetSocketAddress) listener.getLocalAddress()).getPort();
-            runDirectory = RunDirectory.make(options.runRoot(), port);
+            runDirectory = RunDirectory.make(given.runRoot(), doors.port());
             log = new EventLog(runDirectory.resolve("coordinator.log"));
-            before = options.recover() ? JobState.read(runDirectory) : null;
-        } catch (java.net.BindException e) {
-            listener.close();
-            throw new IOException("port " + options.port() + " of " + options.address() + ": " + e.getMessage(), e);
+            store = opener.open(runDirectory, fresh);
+            before = store.before() == null ? null : JobState.of(store.before());
         } catch (IOException | RuntimeException e) {
-            listener.close();
+            doors.close();
             throw e;
         }
-        store = openStore.apply(runDirectory);
-        job = new Job(before == null ? newName() : before.job(), before == null ? 0 : before.epoch(),
+        // One that follows it on another host is told no options.
+        options = isSuccessor() ? given.of(before) : given;
+        expected = before == null ? Set.of() : before.agents();
+        job = new Job(before == null ? fresh : before.job(), before == null ? 0 : before.epoch(),
                 before == null ? new Lineage(0, 0) : new Lineage(before.lastCheckpoint(), before.restartedFrom()),
                 new FailureHistory(System::nanoTime, Duration.ofMillis(before == null ? 0 : before.ranMillis()),
                         before == null ? 0 : before.failures()),
                 options.deadlineSeconds(), clock, store, log, this::lastHasEnded);
+        keeper = new Keeper(job, store, options, isSuccessor() ? before : null, this::seat, doors::others);
+        job.keeper(keeper);
         epoch = job.epoch();
         job.onMembersArrived(this::membersArrived);
         restarts = new Restarts(job, timer);
@@ -145,9 +143,11 @@ public final class Coordinator implements AutoCloseable {
         job.onJoined(inspections::changed);
         periodic = new PeriodicCheckpoints(timer, conductor, job, System::nanoTime,
                 () -> checkpoint(false, false, false, line -> log.add("periodic checkpoint: " + line)));
-        recovery = new Recovery(job, conductor, this::checkpointDirectory,
+        recovery = new Recovery(job, heal -> conductor.execute(() -> {
+            heal.run();
+            saveState();
+        }), this::checkpointDirectory,
                 () -> new RecoveryRun(job, this::say, this::broughtBack, this::lastHasEnded));
-        recovery.options(options.recovery());
         job.recovery(recovery);
         copies = new LevelCopies(job, () -> options.images().with(job::setting).levels(), this::checkpointDirectory, this::keep,
                 Duration.ofSeconds(options.deadlineSeconds()), timer);
@@ -156,21 +156,45 @@ public final class Coordinator implements AutoCloseable {
         programs = new ProgramCheckpoints(job, conductor, clock,
                 () -> checkpoint(false, false, false, line -> log.add("checkpoint for the program: " + line)));
         job.onAsked(programs);
-        log.add("coordinator of job " + job.name() + " listens at port " + port
-                + (before == null ? "" : ", started anew after epoch " + before.epoch()));
-        acceptor = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
-        job.onOtherHosts(this::reachableAt);
-        acceptor.open();
-        for (final String address : before == null ? Set.<String>of() : before.addresses()) {
-            listenAt(address);
+        log.add("coordinator of job " + job.name() + " listens at port " + port()
+                + (before == null ? "" : ", started anew after epoch " + before.epoch()) + (store.number() == 0 ? ""
+                        : ", number " + store.number() + " of the store"));
+        if (isSuccessor()) {
+            job.settings(before.settings());
         }
-        periodic.begin(options.interval());
+        recovery.options(RecoveryOptions.of(job::setting, options.recovery()));
+        job.onOtherHosts(this::reachableAt);
+        if (isSuccessor()) {
+            conductor.execute(this::takeOver); // before anything that agents bring
+        }
+        store.begin(new JobStore.Listener() {
+            @Override
+            public void line(final String line) {
+                say(line);
+            }
+
+            @Override
+            public void superseded(final String why) {
+                Thread.ofPlatform().name("superseded").start(() -> vanish(why));
+            }
+        });
+        doors.open(log, this::serve);
+        for (final String address : before == null || isSuccessor() ? Set.<String>of() : before.addresses()) {
+            doors.openAlsoAt(address);
+        }
+        periodic.begin(interval());
+        saveState();
         if (options.portFile() != null) {
             final Path temporary = options.portFile().resolveSibling("." + options.portFile().getFileName() + ".tmp");
-            Files.writeString(temporary, port + "\n");
+            Files.writeString(temporary, port() + "\n");
             Files.move(temporary, options.portFile(), StandardCopyOption.ATOMIC_MOVE,
                     StandardCopyOption.REPLACE_EXISTING);
         }
+    }
+
+    /** Whether it is in the place of one that may have been on another host. */
+    private boolean isSuccessor() {
+        return before != null && !store.place().isEmpty();
     }
 
     private static String newName() {
@@ -180,7 +204,7 @@ public final class Coordinator implements AutoCloseable {
 
     /** Where it listens. */
     public int port() {
-        return port;
+        return doors.port();
     }
 
     public Path runDirectory() {
@@ -241,47 +265,12 @@ public final class Coordinator implements AutoCloseable {
      * host, and begins to listen at one of its host's addresses when it is first needed there.
      */
     private String reachableAt(final String address) throws IOException {
-        if (!InetAddress.getByName(options.address()).isLoopbackAddress()) {
+        if (!doors.isLocal()) {
             return "";
         }
-        listenAt(address);
+        doors.openAlsoAt(address);
         Thread.ofVirtual().start(this::saveState); // whoever calls this holds the job's lock
         return address;
-    }
-
-    private void listenAt(final String address) throws IOException {
-        synchronized (more) {
-            if (closed.get() || more.containsKey(address)) {
-                return;
-            }
-            final ServerSocketChannel listener = ServerSocketChannel.open();
-            try {
-                listener.setOption(StandardSocketOptions.SO_REUSEADDR, true);
-                listener.bind(new InetSocketAddress(address, port), 128);
-            } catch (IOException | RuntimeException e) {
-                listener.close();
-                throw new IOException("port " + port + " of " + address + ": " + e.getMessage(), e);
-            }
-            final Acceptor another = new Acceptor(listener, log, FrameChannel::overTcp, this::serve);
-            more.put(address, another);
-            another.open();
-        }
-        log.add("listens also at " + address + ", for agents of other hosts");
-    }
-
-    private void closeAcceptors() throws IOException {
-        acceptor.close();
-        synchronized (more) {
-            for (final Acceptor another : more.values()) {
-                another.close();
-            }
-        }
-    }
-
-    private Set<String> addresses() {
-        synchronized (more) {
-            return Set.copyOf(more.keySet());
-        }
     }
 
     private void check(final int version, final String secret) throws ProtocolException {
@@ -308,8 +297,12 @@ public final class Coordinator implements AutoCloseable {
         try {
             for (;;) {
                 final Message message = channel.read();
+                final Object before = message instanceof TreeState ? kept(session) : null;
                 job.handle(session, message);
                 if (message instanceof TreeState) {
+                    if (!kept(session).equals(before)) {
+                        saveState();
+                    }
                     periodic.begin(interval()); // a launch may ask for one
                     watch();
                 }
@@ -328,10 +321,15 @@ public final class Coordinator implements AutoCloseable {
         }
     }
 
+    /** What of the state a launch may change; it is not kept for each of thousands of them. */
+    private Object kept(final AgentSession session) {
+        return job.locked(() -> List.of(session.trees.isEmpty(), Map.copyOf(job.settings())));
+    }
+
     /** On another host somebody else must. */
     private void startAgent(final AgentSession session) {
         try {
-            if (!session.host().equals(Files.readString(Path.of("/proc/sys/kernel/hostname")).strip())) {
+            if (!session.host().equals(Doors.hostName())) {
                 return;
             }
             log.add("starting an agent: " + String.join(" ", session.command()));
@@ -474,7 +472,6 @@ public final class Coordinator implements AutoCloseable {
 
     private void recover() {
         recovering.set(false);
-        final Set<String> expected = before == null ? Set.of() : before.agents();
         try {
             epoch.await(() -> job.agents().stream().map(AgentSession::id).toList().containsAll(expected), AGENTS_RETURN,
                     () -> "not all agents have come back");
@@ -520,11 +517,11 @@ public final class Coordinator implements AutoCloseable {
     }
 
     private int keep() {
-        return Integer.parseInt(job.setting("keep", Integer.toString(options.keep())));
+        return Integer.parseInt(job.setting(CoordinatorOptions.KEEP, Integer.toString(options.keep())));
     }
 
     private Path checkpointDirectory() {
-        return Path.of(job.setting("ckptdir", options.checkpointDirectory().toString()));
+        return Path.of(job.setting(CoordinatorOptions.DIRECTORY, options.checkpointDirectory().toString()));
     }
 
     /** Whether one could be made, and whether that was known before. */
@@ -547,21 +544,23 @@ public final class Coordinator implements AutoCloseable {
         return asked.isEmpty() ? options.interval() : Interval.of(asked, job.setting(Interval.MTBF_SETTING, ""));
     }
 
-    /** Who comes last writes what is true then: agents join at the same time. */
     private void saveState() {
-        synchronized (stateFile) {
-            try {
-                final Set<String> ids = new LinkedHashSet<>(
-                        job.locked(() -> job.agents().stream().map(AgentSession::id).toList()));
-                if (!closed.get()) {
-                    new JobState(job.name(), epoch.number(), job.lineage().last(),
-                            job.lineage().restartedFrom(), job.history().ran().toMillis(), job.history().failures(), ids,
-                            addresses()).write(runDirectory);
-                }
-            } catch (IOException e) {
-                log.add("the job's state could not be written: " + e);
-            }
-        }
+        keeper.save();
+    }
+
+    /** For agents of other hosts. */
+    private Seat seat() {
+        return doors.seat(job.name());
+    }
+
+    /** In the place of a coordinator that another host may have taken with it. */
+    private void takeOver() {
+        new Takeover(job, before, checkpointDirectory()).run();
+        expected = Set.of();
+        keeper.tookOver();
+        say("the job's coordinator was lost; its place is taken by one on host " + seat().host() + ", at " + seat().addresses().getFirst()
+                + ":" + port());
+        saveState();
     }
 
     // ---- the end ----
@@ -620,7 +619,7 @@ public final class Coordinator implements AutoCloseable {
     /** While its file is being made it cannot be removed; that takes a second, in which this is a coordinator as ever. */
     void awaitStore() {
         try {
-            store.awaitOpen();
+            store.published().awaitOpen();
         } catch (IllegalStateException e) {
             log.add("at the end: " + e.getMessage());
         }
@@ -661,6 +660,7 @@ public final class Coordinator implements AutoCloseable {
             Thread.currentThread().interrupt();
         }
         stopThreads();
+        keeper.end();
         try {
             // While the port is this one's: the run directory is no other coordinator's yet.
             store.discard();
@@ -678,16 +678,14 @@ public final class Coordinator implements AutoCloseable {
             return;
         }
         stopThreads();
+        keeper.end();
         store.close();
         end();
     }
 
     private void end() {
         try {
-            closeAcceptors();
-            synchronized (stateFile) {
-                JobState.remove(runDirectory);
-            }
+            doors.close();
         } catch (IOException e) {
             log.add("at the end: " + e);
         }
@@ -695,21 +693,24 @@ public final class Coordinator implements AutoCloseable {
         ended.countDown();
     }
 
-    /** For tests: vanishes as a killed process does, leaving its state behind. */
-    void crash() {
-        closed.set(true);
+    /** Ends as a killed process does, and leaves its state behind: for another coordinator, or in tests. */
+    void vanish(final String why) {
+        if (!closed.compareAndSet(false, true)) {
+            return;
+        }
+        log.add("coordinator ends: " + why);
+        keeper.end();
         try {
-            closeAcceptors();
-            acceptor.join();
+            doors.shut();
         } catch (IOException | InterruptedException e) {
-            log.add("at the crash: " + e);
+            log.add("at the end: " + e);
         }
         job.locked(() -> {
             List.copyOf(job.agents()).forEach(AgentSession::close);
             return null;
         });
         stopThreads();
-        store.close();
+        store.abandon();
         ended.countDown();
     }
 

@@ -2,6 +2,8 @@
 package org.shadowverbs.coordinator.server;
 
 import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
 
 /**
  * How a coordinator runs.
@@ -23,4 +25,23 @@ import java.nio.file.Path;
 public record CoordinatorOptions(String address, int port, Path portFile, Path runRoot, Path checkpointDirectory,
         Interval interval, RecoveryOptions recovery, int keep, ImageChoice images, boolean exitOnLast, String secret,
         int deadlineSeconds, boolean recover) {
+    /** Names of a launch's settings. */
+    static final String KEEP = "keep";
+    static final String DIRECTORY = "ckptdir";
+
+    /** As a launch's settings: what a coordinator on another host is to go on with. */
+    Map<String, String> settings() {
+        final Map<String, String> settings = new LinkedHashMap<>(interval.settings());
+        settings.putAll(images.settings());
+        settings.putAll(recovery.settings());
+        settings.put(KEEP, Integer.toString(keep));
+        settings.put(DIRECTORY, checkpointDirectory.toString());
+        return settings;
+    }
+
+    /** The same, but for what no launch asks for and the coordinator before this one was told. */
+    CoordinatorOptions of(final JobState before) {
+        return new CoordinatorOptions(address, port, portFile, runRoot, checkpointDirectory, interval, recovery, keep, images,
+                before.exitOnLast(), secret, before.deadlineSeconds(), recover);
+    }
 }

@@ -46,6 +46,7 @@ final class Epoch {
     private final Published published;
     private final int deadlineSeconds;
     private final LongSupplier clock;
+    private final Supplier<String> storeProblem;
 
     /** Those that are not answered yet: a drain may have thousands of rounds, each with the keys of all queue pairs. */
     private final Map<Long, Exchange> exchanges = new HashMap<>();
@@ -67,6 +68,8 @@ final class Epoch {
     private Stage stage = Stage.RUNNING;
     private long stageBegan;
     private long number;
+    /** Of an epoch that a coordinator before this one may have begun. */
+    private long floor;
     private int attempt;
     /** Why what goes on is to stop; null while nothing is in its way. */
     private Stopped stop;
@@ -78,9 +81,11 @@ final class Epoch {
      * @param number of the last epoch; 0: there was none
      * @param deadlineSeconds of each phase
      * @param clock tells the time of the deadlines: System.nanoTime, but for tests
+     * @param storeProblem says why no checkpoint can be decided, or an empty string
      */
     Epoch(final ReentrantLock lock, final Members members, final Published published, final long number,
-            final int deadlineSeconds, final LongSupplier clock) {
+            final int deadlineSeconds, final LongSupplier clock, final Supplier<String> storeProblem) {
+        this.storeProblem = storeProblem;
         this.lock = lock;
         changed = lock.newCondition();
         this.members = members;
@@ -105,6 +110,10 @@ final class Epoch {
     /** What no checkpoint begins with. Guarded. */
     List<String> obstacles() {
         final List<String> obstacles = new ArrayList<>();
+        final String store = storeProblem.get();
+        if (!store.isEmpty()) {
+            obstacles.add(store);
+        }
         members.withoutAgent().forEach(rank -> obstacles.add(withoutAgent(rank)));
         for (final Rank rank : members.ranks()) {
             // It was given up on its way back from the last one: what it says next is of that one, and turns it away.
@@ -130,7 +139,7 @@ final class Epoch {
                 throw new Stopped(obstacles.getFirst(), false);
             }
             published.forgetEpochs();
-            number++;
+            number = Math.max(number, floor) + 1;
             attempt = 0;
             startAnew(Course.CHECKPOINT);
             for (final Rank rank : members.ranks()) {
@@ -307,6 +316,16 @@ final class Epoch {
         }
     }
 
+    /** The next one gets a higher number than this, whatever the one is that goes on. */
+    void nextAbove(final long highest) {
+        lock.lock();
+        try {
+            floor = Math.max(floor, highest);
+        } finally {
+            lock.unlock();
+        }
+    }
+
     // ---- exchanges with the ranks ----
 
     /**
@@ -332,7 +351,10 @@ final class Epoch {
             }
             final boolean unanimous = x.unanimous(participants);
             if (keepsDevices(x, unanimous)) {
-                published.keep(number, Attachment.AGREED, new byte[0]);
+                final String problem = published.keep(number, Attachment.AGREED, new byte[0]);
+                if (!problem.isEmpty()) {
+                    throw new Stopped(problem, false); // nobody has been told
+                }
             }
             answerAll(x, unanimous);
             published.answered(phase);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.server;
 
+import java.util.LinkedHashMap;
+import java.util.Map;
 import java.util.function.BinaryOperator;
 import org.shadowverbs.coordinator.images.Compression;
 
@@ -35,5 +37,14 @@ public record ImageChoice(Compression compression, int fullEvery, boolean preCop
         return new ImageChoice(Compression.of(setting.apply(COMPRESSION, compression.toString())),
                 Integer.parseInt(setting.apply(FULL_EVERY, Integer.toString(fullEvery))),
                 Boolean.parseBoolean(setting.apply(PRE_COPY, Boolean.toString(preCopy))), levels.with(setting));
+    }
+
+    /** As a launch's settings. */
+    Map<String, String> settings() {
+        final Map<String, String> settings = new LinkedHashMap<>(levels.settings());
+        settings.put(COMPRESSION, compression.toString());
+        settings.put(FULL_EVERY, Integer.toString(fullEvery));
+        settings.put(PRE_COPY, Boolean.toString(preCopy));
+        return settings;
     }
 }

@@ -2,6 +2,8 @@
 package org.shadowverbs.coordinator.server;
 
 import java.time.Duration;
+import java.util.LinkedHashMap;
+import java.util.Map;
 
 /**
  * When periodic checkpoints are asked for.
@@ -34,6 +36,18 @@ public record Interval(boolean automatic, Duration every, Duration mtbf) {
     public static Interval of(final String interval, final String mtbf) {
         final boolean automatic = interval.equals(AUTO);
         return new Interval(automatic, seconds(automatic ? "" : interval), seconds(mtbf));
+    }
+
+    /** As a launch's settings; none when none are asked for. */
+    Map<String, String> settings() {
+        final Map<String, String> settings = new LinkedHashMap<>();
+        if (isAsked()) {
+            settings.put(SETTING, automatic ? AUTO : Long.toString(every.toSeconds()));
+        }
+        if (mtbf.isPositive()) {
+            settings.put(MTBF_SETTING, Long.toString(mtbf.toSeconds()));
+        }
+        return settings;
     }
 
     private static Duration seconds(final String text) {

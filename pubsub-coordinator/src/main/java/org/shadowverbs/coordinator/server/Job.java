@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
+import java.util.Set;
 import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 import java.util.function.Predicate;
@@ -65,7 +66,7 @@ import org.shadowverbs.coordinator.protocol.RecoveryMessages.Recovering;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.UserAsks;
 import org.shadowverbs.coordinator.protocol.ShellMessages.ShellFailed;
 import org.shadowverbs.coordinator.protocol.ShellMessages.StartShell;
-import org.shadowverbs.coordinator.store.PublishedStore;
+import org.shadowverbs.coordinator.store.JobStore;
 
 /**
  * The job as the coordinator knows it: messages of agents come here and change {@link Members}, {@link Epoch} and what is
@@ -98,6 +99,8 @@ final class Job {
     private Wishes wishes = (what, signal) -> { };
     private ProgramCheckpoints programs;
     private LevelCopies copies;
+    private final JobStore store;
+    private Keeper keeper;
     /** The last that was asked. */
     private Inspection inspection;
 
@@ -112,15 +115,26 @@ final class Job {
     }
 
     Job(final String name, final long epoch, final Lineage lineage, final FailureHistory history, final int deadlineSeconds,
-            final LongSupplier clock, final PublishedStore store, final EventLog log, final Runnable whenEmpty) {
+            final LongSupplier clock, final JobStore store, final EventLog log, final Runnable whenEmpty) {
         this.name = name;
         this.lineage = lineage;
         this.history = history;
         this.log = log;
         this.whenEmpty = whenEmpty;
-        published = new Published(store);
+        this.store = store;
+        published = new Published(store.published());
         notifications = new Notifications(members, published, log);
-        this.epoch = new Epoch(lock, members, published, epoch, deadlineSeconds, clock);
+        this.epoch = new Epoch(lock, members, published, epoch, deadlineSeconds, clock, store::problem);
+    }
+
+    /** What it must not lose is kept by that. */
+    void keeper(final Keeper its) {
+        keeper = its;
+    }
+
+    /** By which what it must not lose is kept. */
+    Keeper keeper() {
+        return keeper;
     }
 
     /** @param listener is told when a program or a rank has come */
@@ -212,7 +226,7 @@ final class Job {
             }
             session.bound = hello.restored();
             session.send(new AgentWelcome(name, epoch.number(), epoch.deadlineSeconds(),
-                    settings.getOrDefault(AgentHello.BACKEND, "")));
+                    settings.getOrDefault(AgentHello.BACKEND, ""), store.number(), store.key(), store.place()));
             log.add("agent on host " + session.host() + " (pid " + session.pid() + ") joined with "
                     + hello.members().size() + " ranks, " + hello.trees().size() + " launched programs");
             if (recovery.options().asked()) {
@@ -270,6 +284,28 @@ final class Job {
         }
         giveUpAgent(session);
         return false;
+    }
+
+    /**
+     * Those hosts had processes of the job under the coordinator before this one, and have not come with any.
+     *
+     * @param recovering that one was bringing the job back
+     */
+    void lostWithCoordinator(final Set<String> hosts, final boolean recovering) {
+        lock.lock();
+        try {
+            hosts.forEach(host -> {
+                log.add("what ran on host " + host + " is lost");
+                members.lostBefore(host);
+            });
+            if (recovering || !hosts.isEmpty()) {
+                recovery.hostLost("the job's coordinator was lost" + (hosts.isEmpty() ? " while it brought the job back"
+                        : ", and what ran on host " + String.join(", ", hosts)));
+            }
+        } finally {
+            lock.unlock();
+        }
+        checkEmpty();
     }
 
     /** The ranks that the lost agent had, and that no other agent has brought back, are no longer waited for. */
@@ -687,6 +723,29 @@ final class Job {
 
     String setting(final String key, final String otherwise) {
         return locked(() -> settings.getOrDefault(key, otherwise));
+    }
+
+    /** What launches have asked for. Guarded: use inside {@link #locked}. */
+    Map<String, String> settings() {
+        return settings;
+    }
+
+    /** What launches have asked the coordinator before this one for. */
+    void settings(final Map<String, String> asked) {
+        locked(() -> {
+            settings.putAll(asked);
+            return null;
+        });
+    }
+
+    /** Guarded: use inside {@link #locked}. */
+    RecoveryOptions recoveryOptions() {
+        return recovery.options();
+    }
+
+    /** Whether it is being brought back. Guarded: use inside {@link #locked}. */
+    boolean isRecovering() {
+        return recovery.isUnderWay();
     }
 
     EventLog log() {

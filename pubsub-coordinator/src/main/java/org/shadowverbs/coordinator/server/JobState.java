@@ -3,37 +3,54 @@ package org.shadowverbs.coordinator.server;
 
 import java.io.IOException;
 import java.io.StringReader;
-import java.nio.file.DirectoryStream;
-import java.nio.file.Files;
-import java.nio.file.NoSuchFileException;
-import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
+import java.io.StringWriter;
+import java.io.UncheckedIOException;
 import java.util.Arrays;
+import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
+import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
 
 /**
- * What a coordinator that is started anew after a crash finds of the one before it: the job's name, the epoch, the
- * checkpoints that it comes from, its history, the agents that will come again, and where else it listened for them. A
- * coordinator that ends in order removes it.
+ * What a coordinator finds of the one in whose place it is.
+ *
+ * @param job the job's name
+ * @param epoch the last one that had begun
+ * @param lastCheckpoint the checkpoints that the job comes from, as in {@link Lineage}
+ * @param restartedFrom the same
+ * @param ranMillis its history
+ * @param failures the same
+ * @param agents the ids of those that will come again
+ * @param host where it was
+ * @param addresses where else it listened for them
+ * @param busyHosts those that had processes of the job
+ * @param recovering whether it was being brought back
+ * @param decided the epoch whose checkpoint is valid from when this is kept, wherever its folder is yet; 0: none
+ * @param settings of coordinator and launches
+ * @param exitOnLast as in {@link CoordinatorOptions}
+ * @param deadlineSeconds the same
  */
 record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, long ranMillis, int failures, Set<String> agents,
-        Set<String> addresses) {
-    private static final String NAME = "job.properties";
-    private static final String TEMPORARY = ".tmp";
+        String host, Set<String> addresses, Set<String> busyHosts, boolean recovering, long decided, Map<String, String> settings, boolean exitOnLast,
+        int deadlineSeconds) {
+    private static final String SETTING = "setting.";
 
-    static JobState read(final Path runDirectory) throws IOException {
+    /** @throws IOException the text is damaged */
+    static JobState of(final String text) throws IOException {
         final Properties p = new Properties();
         try {
-            p.load(new StringReader(Files.readString(runDirectory.resolve(NAME))));
+            p.load(new StringReader(text));
+            final Map<String, String> settings = new LinkedHashMap<>();
+            p.stringPropertyNames().stream().filter(name -> name.startsWith(SETTING))
+                    .forEach(name -> settings.put(name.substring(SETTING.length()), p.getProperty(name)));
             return new JobState(p.getProperty("job", ""), number(p, "epoch"), number(p, "last-checkpoint"),
                     number(p, "restarted-from"), number(p, "ran-ms"), (int) number(p, "failures"), words(p, "agents"),
-                    words(p, "addresses"));
-        } catch (NoSuchFileException e) {
-            return null;
+                    p.getProperty("host", ""), words(p, "addresses"), words(p, "busy-hosts"),
+                    Boolean.parseBoolean(p.getProperty("recovering")), number(p, "decided"), settings,
+                    Boolean.parseBoolean(p.getProperty("exit-on-last")), (int) number(p, "deadline"));
         } catch (IllegalArgumentException e) {
-            throw new IOException(runDirectory.resolve(NAME) + " is damaged; remove it to begin a new job", e);
+            throw new IOException("the job's state (job.properties) is damaged; remove it to begin a new job", e);
         }
     }
 
@@ -47,27 +64,24 @@ record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom,
         return Long.parseLong(p.getProperty(key, "0"));
     }
 
-    void write(final Path runDirectory) throws IOException {
-        // A name of its own: a coordinator that is just ending may write its last one when the next is there already.
-        final Path temporary = Files.createTempFile(runDirectory, NAME + "-", TEMPORARY);
+    String text() {
+        final Properties p = new Properties();
+        p.putAll(Map.of("job", job, "epoch", Long.toString(epoch), "last-checkpoint", Long.toString(lastCheckpoint),
+                "restarted-from", Long.toString(restartedFrom), "ran-ms", Long.toString(ranMillis),
+                "failures", Integer.toString(failures), "agents", String.join(" ", agents),
+                "addresses", String.join(" ", addresses), "busy-hosts", String.join(" ", busyHosts),
+                "decided", Long.toString(decided)));
+        p.setProperty("recovering", Boolean.toString(recovering));
+        p.setProperty("host", host);
+        p.setProperty("exit-on-last", Boolean.toString(exitOnLast));
+        p.setProperty("deadline", Integer.toString(deadlineSeconds));
+        settings.forEach((name, value) -> p.setProperty(SETTING + name, value));
+        final StringWriter text = new StringWriter();
         try {
-            Files.writeString(temporary,
-                    "job=" + job + "\nepoch=" + epoch + "\nlast-checkpoint=" + lastCheckpoint
-                            + "\nrestarted-from=" + restartedFrom + "\nran-ms=" + ranMillis + "\nfailures=" + failures
-                            + "\nagents=" + String.join(" ", agents) + "\naddresses=" + String.join(" ", addresses) + "\n");
-            Files.move(temporary, runDirectory.resolve(NAME), StandardCopyOption.ATOMIC_MOVE,
-                    StandardCopyOption.REPLACE_EXISTING);
-        } finally {
-            Files.deleteIfExists(temporary);
+            p.store(text, null);
+        } catch (IOException e) {
+            throw new UncheckedIOException(e); // it is memory
         }
-    }
-
-    static void remove(final Path runDirectory) throws IOException {
-        Files.deleteIfExists(runDirectory.resolve(NAME));
-        try (DirectoryStream<Path> left = Files.newDirectoryStream(runDirectory, NAME + "-*" + TEMPORARY)) {
-            for (final Path file : left) {
-                Files.deleteIfExists(file); // of a coordinator that was killed
-            }
-        }
+        return text.toString();
     }
 }

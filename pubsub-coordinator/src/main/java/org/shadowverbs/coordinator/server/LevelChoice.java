@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.server;
 
+import java.util.Map;
 import java.util.function.BinaryOperator;
 
 /**
@@ -36,5 +37,10 @@ public record LevelChoice(String local, boolean partner, int flushEvery) {
     LevelChoice with(final BinaryOperator<String> setting) {
         return new LevelChoice(setting.apply(LOCAL, local), Boolean.parseBoolean(setting.apply(PARTNER, Boolean.toString(partner))),
                 Integer.parseInt(setting.apply(FLUSH_EVERY, Integer.toString(flushEvery))));
+    }
+
+    /** As a launch's settings; none when images are in the checkpoint's folder alone. */
+    Map<String, String> settings() {
+        return several() ? Map.of(LOCAL, local, PARTNER, Boolean.toString(partner), FLUSH_EVERY, Integer.toString(flushEvery)) : Map.of();
     }
 }

@@ -135,6 +135,14 @@ final class Members {
         writtenOff.add(host);
     }
 
+    /** The host had processes of the job before anybody here had joined. */
+    void lostBefore(final String host) {
+        hadTrees = true;
+        if (agents.values().stream().noneMatch(agent -> agent.host().equals(host))) {
+            writeOff(host);
+        }
+    }
+
     /** Whether that was said of the host; once, when an agent joins from there. */
     boolean wasWrittenOff(final String host) {
         return writtenOff.remove(host);

@@ -89,9 +89,14 @@ final class Published {
         return value == null ? store.get(scope(epoch) + key) : value;
     }
 
-    /** What a coordinator that takes the place of this one must find, too. */
-    void keep(final long epoch, final String key, final byte[] value) {
+    /**
+     * What a coordinator that takes the place of this one must find, too.
+     *
+     * @return why it would not, or an empty string
+     */
+    String keep(final long epoch, final String key, final byte[] value) {
         store.put(scope(epoch) + key, value);
+        return store.settle();
     }
 
     // ---- of its exchanges ----

@@ -91,6 +91,8 @@ final class RecoveryRun implements Recovery.Steps {
     public void restore(final Path folder, final long since, final String why) throws Recovery.Damaged, Stopped {
         final Manifest manifest = read(folder);
         requireImages(folder, manifest);
+        job.keeper().awaitStore(this::say); // another coordinator could bring it back at the same time
+        job.keeper().save(); // that it is being brought back
         epoch.beginRecovery(manifest.epoch());
         final Set<AgentSession> placed = place(folder, manifest);
         requireAll(placed, epoch.awaitAgents());

@@ -23,6 +23,15 @@ public interface PublishedStore extends AutoCloseable {
     default void awaitOpen() {
     }
 
+    /**
+     * Waits, for a few seconds at most, until what was put outlives what the store is to outlive.
+     *
+     * @return why it does not, or an empty string
+     */
+    default String settle() {
+        return "";
+    }
+
     @Override
     void close();
 

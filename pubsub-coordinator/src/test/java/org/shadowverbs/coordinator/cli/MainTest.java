@@ -2,6 +2,7 @@
 package org.shadowverbs.coordinator.cli;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.ByteArrayOutputStream;
@@ -13,6 +14,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -23,6 +25,13 @@ import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
+import org.shadowverbs.coordinator.server.Coordinator;
+import org.shadowverbs.coordinator.server.CoordinatorOptions;
+import org.shadowverbs.coordinator.server.ImageChoice;
+import org.shadowverbs.coordinator.server.Interval;
+import org.shadowverbs.coordinator.server.RecoveryOptions;
+import org.shadowverbs.coordinator.store.RedisStore;
+import org.shadowverbs.coordinator.store.TestRedis;
 
 /** Bad input of every command: one clear line on standard error and the right exit status. */
 class MainTest {
@@ -152,7 +161,7 @@ class MainTest {
         args.addAll(1, List.of("-h", "127.0.0.2", "--port", Integer.toString(port)));
         if (command.startsWith("restart")) {
             args.add(CheckpointFolder.begin(directory, "job", 1).commit(new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", false,
-                    0, Map.of(), 1, 0, List.of(), List.of(), null, "")).toString());
+                    0, Map.of(), 1, 0, List.of(), List.of(), null, ""), () -> { }).toString());
         }
         final Ran ran = run(environment(), args.toArray(new String[0]));
         assertEquals(1, ran.status());
@@ -215,7 +224,7 @@ class MainTest {
     @Test
     void whatTheDeviceDoesNotHaveIsSaidBeforeAnythingIsRestored() throws Exception {
         final Path folder = CheckpointFolder.begin(directory, "job", 1).commit(new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", false,
-                0, Map.of(), 1, 0, List.of(), List.of(new Needs(3, "mlx5_0", true, Map.of("max_sge", 30L, "phys_port_cnt", 2L), Map.of())), null, ""));
+                0, Map.of(), 1, 0, List.of(), List.of(new Needs(3, "mlx5_0", true, Map.of("max_sge", 30L, "phys_port_cnt", 2L), Map.of())), null, ""), () -> { });
         final Ran ran = run(environment(), "restart", "--backend", "ib2tcp", folder.toString());
         assertEquals(1, ran.status());
         oneLine(ran, "restart: rank 3: phys_port_cnt 2 was used on device mlx5_0, and ib2tcp has 1");
@@ -254,6 +263,72 @@ class MainTest {
             assertEquals(0, ran.status());
             assertTrue(ran.out().startsWith("usage: shadowverbs " + command), ran.out());
             assertEquals(ran.out(), run(environment(), command, "--help").out());
+        }
+    }
+
+    @ParameterizedTest
+    @CsvSource({
+        "http://host, 'a store is redis://[USER@]HOST[:PORT][/DATABASE], or rediss:// for TLS, not http://host'",
+        "redis://me:secret@, 'or rediss:// for TLS, not redis://...@'",
+        "redis://host/x, 'a database is a number, not x'",
+    })
+    void aStoreThatIsNoneIsWrongUsageWithoutItsPassword(final String uri, final String words) {
+        final Ran ran = run(environment(), "coordinator", "--store", uri);
+        assertEquals(2, ran.status());
+        oneLine(ran, words);
+        assertFalse(ran.err().contains("secret"), ran.err());
+    }
+
+    @Test
+    void whatNeedsAStoreSaysSo() {
+        oneLine(run(environment(), "coordinator", "--takeover", "x"), "coordinator: --takeover needs --store URI");
+        oneLine(run(environment(), "coordinator", "--store-ca", "x"), "coordinator: --store-ca is for --store URI");
+        oneLine(run(environment(), "coordinator", "--store", "redis://host", "--recover"), "with --store a job goes on by --takeover");
+        oneLine(run(environment(), "coordinator", "--store", "redis://host", "--store-ca", "x"), "certificates are for a store with TLS");
+    }
+
+    @Test
+    void aStoreThatCannotBeUsedIsSaidAtTheStart() throws Exception {
+        final String port = Integer.toString(unusedPort());
+        final Ran nobody = run(environment(), "coordinator", "-p", "0", "--store", "redis://localhost:" + port);
+        assertEquals(1, nobody.status());
+        oneLine(nobody, "coordinator: the store at redis://localhost:" + port + " does not answer: Connection refused");
+        try (TestRedis redis = new TestRedis("--requirepass", "right")) {
+            final Map<String, String> environment = new HashMap<>(environment());
+            environment.putAll(redis.place("guessed").environment());
+            final Ran wrong = run(environment, "coordinator", "-p", "0");
+            assertEquals(1, wrong.status());
+            oneLine(wrong, "WRONGPASS");
+            assertFalse(wrong.err().contains("guessed"), wrong.err());
+            environment.putAll(redis.place("right").environment());
+            final Ran unknown = run(environment, "coordinator", "-p", "0", "--takeover", "nosuch");
+            assertEquals(1, unknown.status());
+            oneLine(unknown, "knows no job nosuch");
+        }
+    }
+
+    /** Who looks for a coordinator that is not there any more is told where it is. */
+    @Test
+    void statusFindsTheCoordinatorByTheStore() throws Exception {
+        try (TestRedis redis = new TestRedis()) {
+            final Map<String, String> environment = new HashMap<>(environment());
+            environment.putAll(redis.environment());
+            final String nowhere = Integer.toString(unusedPort());
+            final CoordinatorOptions options = new CoordinatorOptions("localhost", 0, null, directory.resolve("run"), directory, Interval.NONE,
+                    RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false);
+            try (Coordinator coordinator = new Coordinator(options, (run, job) -> RedisStore.open(redis.place(), job, false))) {
+                Ran found = run(environment, "status", "-p", nowhere);
+                for (int i = 0; found.status() != 0 && i < 200; i++) {
+                    Thread.sleep(50); // until it has said where it is
+                    found = run(environment, "status", "-p", nowhere);
+                }
+                assertEquals(0, found.status(), found.err());
+                assertTrue(found.err().contains("the coordinator is at localhost:" + coordinator.port() + " now"), found.err());
+                assertTrue(found.out().contains("coordinator number 1"), found.out());
+            }
+            final Ran lost = run(environment, "status", "-p", nowhere);
+            assertEquals(1, lost.status());
+            assertTrue(lost.err().contains("had its coordinator, which is lost, at localhost"), lost.err());
         }
     }
 }

@@ -123,6 +123,6 @@ final class ChainPropertyTest {
                 List.of(), List.of(), List.of(), false, List.of(), List.of(), List.of(), 0, 1, layers, null);
         CheckpointFolder.begin(directory, "job", epoch).commit(new Manifest(Manifest.SCHEMA, "job", epoch, parent, null, "", false,
                 1, Map.of(), 1, 1, List.of(new Manifest.HostPart("here", "host", List.of(), List.of(), new HostImages("fake", "here",
-                        "0", "cpu", List.of(), List.of(tree), 1, 1, 1), List.of())), List.of(), null, ""));
+                        "0", "cpu", List.of(), List.of(tree), 1, 1, 1), List.of())), List.of(), null, ""), () -> { });
     }
 }

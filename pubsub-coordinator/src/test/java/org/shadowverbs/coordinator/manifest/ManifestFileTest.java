@@ -46,7 +46,7 @@ class ManifestFileTest {
 
     @Test
     void comesBackAsItWas() throws Exception {
-        final Path place = begin("job", 1).commit(manifest("job", 1));
+        final Path place = begin("job", 1).commit(manifest("job", 1), () -> { });
         final Manifest back = ManifestFile.read(place);
         assertEquals(manifest("job", 1).hosts(), back.hosts());
         assertEquals(manifest("job", 1).needs(), back.needs());
@@ -56,7 +56,7 @@ class ManifestFileTest {
 
     @Test
     void everyByteThatChangesIsNoticed() throws Exception {
-        final Path place = begin("job", 1).commit(manifest("job", 1));
+        final Path place = begin("job", 1).commit(manifest("job", 1), () -> { });
         final Path file = place.resolve(ManifestFile.NAME);
         final byte[] good = Files.readAllBytes(file);
         for (int i = 0; i < good.length; i += 7) {
@@ -86,7 +86,7 @@ class ManifestFileTest {
     @Test
     void aCrashedOneIsReplacedAndAGoodOneIsNot() throws Exception {
         Files.writeString(begin("job", 1).temporary().resolve("half"), "written");
-        final Path place = begin("job", 1).commit(manifest("job", 1));
+        final Path place = begin("job", 1).commit(manifest("job", 1), () -> { });
         assertFalse(Files.exists(place.resolve("half")));
         assertThrows(IOException.class, () -> begin("job", 1));
     }
@@ -94,9 +94,9 @@ class ManifestFileTest {
     @Test
     void pruningKeepsTheNewestAndOtherJobs() throws Exception {
         for (int epoch = 8; epoch <= 11; epoch++) {
-            begin("job", epoch).commit(manifest("job", epoch));
+            begin("job", epoch).commit(manifest("job", epoch), () -> { });
         }
-        begin("other-job", 1).commit(manifest("other-job", 1));
+        begin("other-job", 1).commit(manifest("other-job", 1), () -> { });
         CheckpointFolder.prune(directory, "job", 2, 0);
         assertEquals(List.of("ckpt-job-10", "ckpt-job-11", "ckpt-other-job-1"),
                 CheckpointFolder.list(directory).stream().map(p -> p.getFileName().toString()).toList());
@@ -111,9 +111,9 @@ class ManifestFileTest {
     @Test
     void pruningPrefersWhatTheNewestHasComeFrom() throws Exception {
         for (int epoch = 8; epoch <= 10; epoch++) {
-            begin("job", epoch).commit(manifest("job", epoch));
+            begin("job", epoch).commit(manifest("job", epoch), () -> { });
         }
-        begin("job", 11).commit(manifest("job", 11, 9L));
+        begin("job", 11).commit(manifest("job", 11, 9L), () -> { });
         assertEquals(11, CheckpointFolder.highest(directory, "job"));
         assertEquals(List.of(directory.resolve("ckpt-job-10")),
                 CheckpointFolder.abandoned(CheckpointFolder.list(directory)));
@@ -121,7 +121,7 @@ class ManifestFileTest {
         assertEquals(List.of(8L, 9L, 10L, 11L), epochs());
         CheckpointFolder.prune(directory, "job", 3, 9);
         assertEquals(List.of(8L, 9L, 11L), epochs());
-        begin("job", 12).commit(manifest("job", 12, 11L));
+        begin("job", 12).commit(manifest("job", 12, 11L), () -> { });
         CheckpointFolder.prune(directory, "job", 2, 9);
         assertEquals(List.of(9L, 11L, 12L), epochs());
         CheckpointFolder.prune(directory, "job", 2, 12);
@@ -133,7 +133,7 @@ class ManifestFileTest {
     @Test
     void manifestsOfOlderProgramsAreReadAndNothingIsTakenForAbandoned() throws Exception {
         for (int epoch = 1; epoch <= 3; epoch++) {
-            begin("job", epoch).commit(manifest("job", epoch, null));
+            begin("job", epoch).commit(manifest("job", epoch, null), () -> { });
         }
         assertEquals(List.of(), CheckpointFolder.abandoned(CheckpointFolder.list(directory)));
         CheckpointFolder.prune(directory, "job", 2, 0);
@@ -142,8 +142,8 @@ class ManifestFileTest {
 
     @Test
     void theFolderIsFoundByItsParentAndByLatest() throws Exception {
-        begin("job", 1).commit(manifest("job", 1));
-        final Path second = begin("job", 2).commit(manifest("job", 2));
+        begin("job", 1).commit(manifest("job", 1), () -> { });
+        final Path second = begin("job", 2).commit(manifest("job", 2), () -> { });
         assertEquals(second.toRealPath(), CheckpointFolder.resolve(directory));
         assertEquals(second.toRealPath(), CheckpointFolder.resolve(directory.resolve("latest")));
         assertEquals(second.toRealPath(), CheckpointFolder.resolve(second));

@@ -395,7 +395,7 @@ class CheckpointRunTest {
         final AgentSession lost = job.coordinator.job().locked(() -> job.coordinator.job().ranks().iterator().next().agent);
         final Path run = Files.createDirectories(job.root.resolve("other"));
         try (Agent other = new Agent(new AgentOptions("localhost", job.coordinator.port(), "other", run,
-                RunDirectory.agentSocket(run), "", false, "same", "", List.of(), false, List.of()), job.images,
+                RunDirectory.agentSocket(run), "", false, "same", "", List.of(), false, List.of(), List.of()), job.images,
                 new MemoryStore())) {
             assertTrue(other.awaitJoined(20_000), other.refusal());
             final Future<CheckpointRun.Outcome> outcome = job.begin();
@@ -667,7 +667,7 @@ class CheckpointRunTest {
     void anAgentThatHasNoCoordinatorDoesNotAnswerForIt() throws Exception {
         final TestRank a = job.rank("a");
         a.link.awaitCoordinator(Duration.ofSeconds(20));
-        job.coordinator.crash();
+        job.coordinator.vanish("as if it were killed");
         final Exception e = assertThrows(LinkLostException.class, () -> a.link.awaitCoordinator(Duration.ofMillis(200)));
         assertEquals("no sign of life of the coordinator within 200 ms", e.getMessage());
         job.replaceCoordinator(20);
@@ -908,7 +908,7 @@ class CheckpointRunTest {
             }
             job.coordinator.job().epoch().await(() -> job.coordinator.job().agents().stream()
                     .filter(a -> !a.trees.isEmpty()).count() == 64, Duration.ofSeconds(60), () -> "not all have joined");
-            final JobState state = JobState.read(job.coordinator.runDirectory());
+            final JobState state = JobState.of(Files.readString(job.coordinator.runDirectory().resolve("job.properties")));
             assertTrue(state.agents().containsAll(expected), state.toString());
             assertFalse(Files.readString(job.coordinator.runDirectory().resolve("coordinator.log"))
                     .contains("could not be written"));

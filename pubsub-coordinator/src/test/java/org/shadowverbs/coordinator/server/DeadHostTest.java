@@ -29,6 +29,7 @@ import org.shadowverbs.coordinator.protocol.FrameChannel;
 import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
+import org.shadowverbs.coordinator.store.EmbeddedStore;
 
 /** A host that goes silent, as one without power does: a network namespace that loses its address. Needs root. */
 @Timeout(120)
@@ -80,7 +81,7 @@ class DeadHostTest {
         inside("ip", "address", "add", far + "/24", "dev", "far");
         inside("ip", "link", "set", "far", "up");
         coordinator = new Coordinator(new CoordinatorOptions("0.0.0.0", 0, null, root, root.resolve("checkpoints"),
-                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false), run -> new TestStore());
+                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false), (run, job) -> new EmbeddedStore(run, new TestStore(), false));
     }
 
     @AfterEach

@@ -52,6 +52,7 @@ import org.shadowverbs.coordinator.protocol.LevelMessages.ImagesAt;
 import org.shadowverbs.coordinator.protocol.LevelMessages.ImagesCopied;
 import org.shadowverbs.coordinator.protocol.LevelMessages.RetainImages;
 import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.store.EmbeddedStore;
 
 /** What a coordinator has copied, when, and what it says of it, with the agents of two hosts that copy nothing. */
 @Timeout(120)
@@ -129,7 +130,7 @@ final class LevelCopiesTest {
     private Coordinator coordinator(final int port, final boolean recover) throws IOException {
         return new Coordinator(new CoordinatorOptions("localhost", port, null, root.resolve("run"), root.resolve("checkpoints"),
                 Interval.NONE, RecoveryOptions.NONE, 1, new ImageChoice(Compression.AUTO, 1, false, new LevelChoice(LOCAL, true, 2)),
-                false, "", 20, recover), run -> new TestStore());
+                false, "", 20, recover), (run, job) -> new EmbeddedStore(run, new TestStore(), recover));
     }
 
     private void join(final long epoch) throws IOException {
@@ -301,7 +302,7 @@ final class LevelCopiesTest {
         final Path folder = checkpoint();
         final CopyImages before = hosts.get(1).next();
         final int port = coordinator.port();
-        coordinator.crash();
+        coordinator.vanish("as if it were killed");
         coordinator = coordinator(port, true);
         join(CheckpointFolder.epoch(folder));
         hosts.get(1).copied(before, "");

@@ -34,6 +34,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
+import org.shadowverbs.coordinator.store.EmbeddedStore;
 
 /** An agent that is lost with what it was to tell its ranks, and another that finds them. */
 @Timeout(120)
@@ -46,7 +47,7 @@ class LostAgentTest {
 
     private void start(final RecoveryOptions recovery) throws IOException {
         coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root.resolve("run"), root.resolve("checkpoints"),
-                Interval.NONE, recovery, 2, ImageChoice.USUAL, false, "", 20, false), run -> new TestStore());
+                Interval.NONE, recovery, 2, ImageChoice.USUAL, false, "", 20, false), (run, job) -> new EmbeddedStore(run, new TestStore(), false));
     }
 
     @AfterEach

@@ -40,6 +40,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.JobHistory;
+import org.shadowverbs.coordinator.store.EmbeddedStore;
 
 /** A job that is restarted from a checkpoint that was not its last one. Its program has no rank. */
 @Timeout(120)
@@ -67,7 +68,7 @@ class OlderCheckpointTest {
 
     private void start(final int port, final boolean recover) throws IOException {
         coordinator = new Coordinator(new CoordinatorOptions("localhost", port, null, root.resolve("run"),
-                root.resolve("checkpoints"), Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, recover), run -> new TestStore());
+                root.resolve("checkpoints"), Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, recover), (run, job) -> new EmbeddedStore(run, new TestStore(), recover));
     }
 
     private void join(final long epoch, final boolean restored) throws Exception {
@@ -141,7 +142,7 @@ class OlderCheckpointTest {
 
         // A coordinator that is started anew knows it, too.
         final int port = coordinator.port();
-        coordinator.crash();
+        coordinator.vanish("as if it were killed");
         start(port, true);
         join(5, false);
         final Manifest next = checkpoint();

@@ -29,7 +29,7 @@ class RecoveryTest {
     private final Path checkpoints = root.resolve("checkpoints");
     private final Deque<Runnable> conductor = new ArrayDeque<>();
     private final Job job = new Job("j", 3, new Lineage(3, 0), new FailureHistory(System::nanoTime, Duration.ZERO, 0), 20,
-            System::nanoTime, new TestStore(), new EventLog(root.resolve("log")), () -> { });
+            System::nanoTime, new TestStore().ofJob(), new EventLog(root.resolve("log")), () -> { });
     private final Recovery recovery = new Recovery(job, conductor::add, () -> checkpoints, Steps::new);
     private final List<String> said = new ArrayList<>();
     private final List<String> restored = new ArrayList<>();

@@ -174,6 +174,6 @@ class RestartGatheringTest {
     private Agent agent(final String host, final Manifest manifest, final Path folder) throws Exception {
         final Path run = Files.createDirectories(job.root.resolve("run-" + host));
         return new Agent(new AgentOptions("localhost", job.coordinator.port(), host, run, RunDirectory.agentSocket(run),
-                "", false, "same", "", List.of(), false, List.of()), job.images, new MemoryStore(), manifest, folder);
+                "", false, "same", "", List.of(), false, List.of(), List.of()), job.images, new MemoryStore(), manifest, folder);
     }
 }

@@ -17,6 +17,10 @@ import java.util.stream.Stream;
 import org.shadowverbs.coordinator.agent.Agent;
 import org.shadowverbs.coordinator.agent.AgentOptions;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
+import org.shadowverbs.coordinator.store.EmbeddedStore;
+import org.shadowverbs.coordinator.store.RedisStore;
+import org.shadowverbs.coordinator.store.StoreException;
+import org.shadowverbs.coordinator.store.StorePlace;
 
 /** A coordinator, an agent and ranks in this JVM, over real sockets, with a checkpointer that touches no process. */
 final class TestJob implements AutoCloseable {
@@ -31,7 +35,11 @@ final class TestJob implements AutoCloseable {
     Agent agent;
     private final Interval interval;
     private final LongSupplier clock;
+    /** Where the coordinator keeps what the job must not lose; null: on its host. */
+    private final StorePlace place;
     Coordinator coordinator;
+    private Path socket;
+    private String job = "";
 
     TestJob(final int deadlineSeconds) throws Exception {
         this(deadlineSeconds, Interval.NONE, System::nanoTime);
@@ -41,8 +49,19 @@ final class TestJob implements AutoCloseable {
         this(deadlineSeconds, interval, System::nanoTime);
     }
 
+    /** @param place of the store that all hosts reach */
+    TestJob(final int deadlineSeconds, final StorePlace place) throws Exception {
+        this(deadlineSeconds, Interval.NONE, System::nanoTime, place);
+    }
+
     /** @param clock tells the time of the deadlines of checkpoints */
     TestJob(final int deadlineSeconds, final Interval interval, final LongSupplier clock) throws Exception {
+        this(deadlineSeconds, interval, clock, null);
+    }
+
+    private TestJob(final int deadlineSeconds, final Interval interval, final LongSupplier clock, final StorePlace place)
+            throws Exception {
+        this.place = place;
         this.interval = interval;
         this.clock = clock;
         root = Files.createTempDirectory("sv-test");
@@ -53,8 +72,9 @@ final class TestJob implements AutoCloseable {
 
     private Agent agent() throws Exception {
         final Path run = coordinator.runDirectory();
+        socket = RunDirectory.agentSocket(run);
         final Agent one = new Agent(new AgentOptions("localhost", coordinator.port(), "testhost", run,
-                RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), false, List.of()), images, fetched);
+                RunDirectory.agentSocket(run), "", false, "hca", "", List.of("true"), false, List.of(), List.of()), images, fetched);
         if (!one.awaitJoined(20_000)) {
             throw new AssertionError("the agent did not join within 20 s");
         }
@@ -70,18 +90,36 @@ final class TestJob implements AutoCloseable {
     private Coordinator coordinator(final int port, final int deadlineSeconds, final boolean recover)
             throws IOException {
         return new Coordinator(new CoordinatorOptions("localhost", port, null, root, checkpoints, interval, RecoveryOptions.NONE, 2, ImageChoice.USUAL,
-                false, "", deadlineSeconds, recover), run -> published, clock);
+                false, "", deadlineSeconds, recover), (run, name) -> place == null ? new EmbeddedStore(run, published, recover)
+                        : RedisStore.open(place, recover ? job : name, recover), clock);
     }
 
     /** Crashes it, and starts another one at the same port. */
     void replaceCoordinator(final int deadlineSeconds) throws IOException {
         final int port = coordinator.port();
-        coordinator.crash();
+        coordinator.vanish("as if it were killed");
         coordinator = coordinator(port, deadlineSeconds, true);
     }
 
+    /** Another coordinator, at another port, in the place of the one that does not hold its lease any more. */
+    void takeOver(final int deadlineSeconds) throws Exception {
+        job = coordinator.job().name();
+        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
+        for (;;) {
+            try {
+                coordinator = coordinator(0, deadlineSeconds, true);
+                return;
+            } catch (StoreException e) {
+                if (System.nanoTime() > end) {
+                    throw e;
+                }
+                Thread.sleep(20);
+            }
+        }
+    }
+
     TestRank rank(final String uid) throws Exception {
-        final TestRank rank = new TestRank(uid, RunDirectory.agentSocket(coordinator.runDirectory()));
+        final TestRank rank = new TestRank(uid, socket);
         ranks.add(rank);
         rank.number();
         return rank;

@@ -39,8 +39,11 @@ public final class JobBench {
     private final Path home;
     private final Path work;
     private final boolean json;
+    /** That the coordinator is to use; empty: none. */
+    private final String store;
 
-    private JobBench(final Path home, final Path work, final boolean json) {
+    private JobBench(final Path home, final Path work, final boolean json, final String store) {
+        this.store = store;
         this.home = home;
         this.work = work;
         this.json = json;
@@ -72,7 +75,8 @@ public final class JobBench {
         final Path work = Files.createTempDirectory("shadowverbs-bench");
         int status = 1;
         try {
-            new JobBench(Path.of(System.getProperty("shadowverbs.home")), work, arguments.contains("--json"))
+            new JobBench(Path.of(System.getProperty("shadowverbs.home")), work, arguments.contains("--json"),
+                    value(arguments, "--store"))
                     .measure(sizes(arguments));
             status = 0;
         } catch (BenchException e) {
@@ -135,6 +139,7 @@ public final class JobBench {
                 .redirectError(folder.resolve("coordinator.err").toFile());
         builder.environment().put("SHADOWVERBS_RUN_DIR", folder.resolve("run").toString());
         builder.environment().put("SHADOWVERBS_SECRET", "");
+        builder.environment().put("SHADOWVERBS_STORE", store);
         final Process coordinator = builder.start();
         final boolean allToAll = ranks <= MOST_ALL_TO_ALL;
         try {
@@ -144,6 +149,9 @@ public final class JobBench {
                 job.join();
                 job.checkpoint(false);
                 job.checkpoint(true);
+                if (!store.isEmpty()) {
+                    forget(folder, port);
+                }
                 return new Size(ranks, allToAll, job.results(),
                         ProcessFigures.peakKilobytes(coordinator.pid()) / KILOBYTES_PER_MEGABYTE);
             }
@@ -153,6 +161,14 @@ public final class JobBench {
                 coordinator.destroyForcibly();
             }
         }
+    }
+
+    /** The job is over: nothing of it is to stay in the store. */
+    private void forget(final Path folder, final int port) throws IOException, InterruptedException {
+        final ProcessBuilder quit = new ProcessBuilder(home.resolve("bin/shadowverbs").toString(), "quit", "-p", Integer.toString(port))
+                .redirectOutput(ProcessBuilder.Redirect.DISCARD).redirectError(folder.resolve("quit.err").toFile());
+        quit.environment().put("SHADOWVERBS_RUN_DIR", folder.resolve("run").toString());
+        quit.start().waitFor();
     }
 
     private static int port(final Path file, final Process coordinator) throws BenchException, IOException,

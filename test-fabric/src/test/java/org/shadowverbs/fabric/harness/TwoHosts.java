@@ -25,6 +25,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Result;
  */
 public final class TwoHosts implements AutoCloseable {
     private static final Duration COMMAND = Running.DEADLINE;
+    private static final String PASSWORD = "known to the job alone";
+    private static final String STORE_PORT = "6379";
     private static final String SECRET = "known to both hosts";
 
     private final Path work;
@@ -36,6 +38,8 @@ public final class TwoHosts implements AutoCloseable {
     private TwoNetworks networks;
     private int commands;
     private String port;
+    /** Where the coordinator is. */
+    private int coordinator;
 
     private TwoHosts(final Map<String, String> more, final int count) throws IOException {
         this.count = count;
@@ -69,6 +73,47 @@ public final class TwoHosts implements AutoCloseable {
             hosts.close();
             throw e;
         }
+    }
+
+    /**
+     * As {@link #start(Map, int, String...)}, with a Redis server that all reach, on a host of its own beside them, and a coordinator that
+     * keeps there what the job must not lose.
+     */
+    public static TwoHosts startWithStore(final Map<String, String> more, final int count, final String... options)
+            throws IOException, InterruptedException {
+        final TwoHosts hosts = new TwoHosts(more, count + 1);
+        try {
+            hosts.connect();
+            hosts.startStore(count);
+            hosts.startCoordinator(options);
+            return hosts;
+        } catch (IOException | InterruptedException | RuntimeException e) {
+            hosts.close();
+            throw e;
+        }
+    }
+
+    private void startStore(final int host) throws IOException, InterruptedException {
+        final Running server = start("redis", environment, List.of("nsenter", "--net=" + networks.file(host), "redis-server", "--port",
+                STORE_PORT, "--bind", address(host), "--requirepass", PASSWORD, "--save", "", "--dir", work.toString()));
+        await("Redis to be ready", () -> server.lines("Ready to accept connections") > 0, server);
+        environment.put("SHADOWVERBS_STORE", "redis://" + address(host) + ":" + STORE_PORT);
+        environment.put("SHADOWVERBS_STORE_PASSWORD", PASSWORD);
+    }
+
+    /** What the server of {@link #startWithStore} knows, as the answer of redis-cli. */
+    public String store(final String... command) throws IOException, InterruptedException {
+        final Map<String, String> its = new HashMap<>(environment);
+        its.put("REDISCLI_AUTH", PASSWORD);
+        final Running asked = start("redis-cli-" + commands++, its, Stream.concat(Stream.of("nsenter", "--net="
+                + networks.file(count - 1), "redis-cli", "-h", address(count - 1), "-p", STORE_PORT), Stream.of(command)).toList());
+        asked.succeed(COMMAND);
+        return asked.output();
+    }
+
+    /** Commands ask the coordinator on that host from now on, which has taken the place of the one before. */
+    public void coordinatorIsOn(final int host) {
+        coordinator = host;
     }
 
     private void connect() throws IOException, InterruptedException {
@@ -124,7 +169,12 @@ public final class TwoHosts implements AutoCloseable {
     }
 
     public Path coordinatorLog() {
-        return work.resolve("run-0").resolve(port).resolve("coordinator.log");
+        return coordinatorLog(coordinator);
+    }
+
+    /** That of a coordinator on that host, if there is one. */
+    public Path coordinatorLog(final int host) {
+        return work.resolve("run-" + host).resolve(port).resolve("coordinator.log");
     }
 
     private Path uts(final int host) {
@@ -151,10 +201,15 @@ public final class TwoHosts implements AutoCloseable {
 
     /** Launches the self-checking program, half of its ranks on each of the first two hosts, and waits until all are connected. */
     public List<Running> launchSelfcheck(final int ranks, final Path stop) throws Exception {
+        return launchSelfcheck(ranks, stop, 0);
+    }
+
+    /** @param first of the two hosts */
+    public List<Running> launchSelfcheck(final int ranks, final Path stop, final int first) throws Exception {
         final Path meet = folder("meet");
         final List<Running> programs = new ArrayList<>();
         for (int rank = 0; rank < ranks; rank++) {
-            programs.add(launch(rank * 2 / ranks, Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
+            programs.add(launch(first + rank * 2 / ranks, Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
                     stop.toString(), "--json", "-n", Integer.toString(ranks), "--rank", Integer.toString(rank), "--dir",
                     meet.toString()));
         }
@@ -167,13 +222,13 @@ public final class TwoHosts implements AutoCloseable {
 
     /** Runs a command of this job's coordinator on a host, in the background. */
     public Running command(final int host, final String command, final String... arguments) throws IOException {
-        return shadowverbs(host, Stream.concat(Stream.of(command, "-h", address(0), "-p", port), Stream.of(arguments))
+        return shadowverbs(host, Stream.concat(Stream.of(command, "-h", address(coordinator), "-p", port), Stream.of(arguments))
                 .toArray(String[]::new));
     }
 
     /** Takes a checkpoint. @return its folder */
     public String checkpoint() throws IOException, InterruptedException {
-        final Running checkpoint = command(0, "checkpoint");
+        final Running checkpoint = command(coordinator, "checkpoint");
         checkpoint.succeed(COMMAND);
         return checkpoint.output().strip().lines().reduce((a, b) -> b).orElseThrow();
     }
@@ -184,10 +239,10 @@ public final class TwoHosts implements AutoCloseable {
     }
 
     private Result ask(final String command, final Map<String, String> arguments) throws IOException, InterruptedException {
-        final Address coordinator = new Address(address(0), Integer.parseInt(port), true, environment);
+        final Address at = new Address(address(coordinator), Integer.parseInt(port), true, environment);
         try {
-            return NetworkNamespace.call(networks.file(0),
-                    () -> CoordinatorClient.call(coordinator, command, arguments, COMMAND.toMillis(), line -> { }));
+            return NetworkNamespace.call(networks.file(coordinator),
+                    () -> CoordinatorClient.call(at, command, arguments, COMMAND.toMillis(), line -> { }));
         } catch (ExecutionException e) {
             throw new IOException(command + ": " + e.getCause().getMessage(), e);
         }
