@@ -31,9 +31,9 @@ import java.util.Set;
  * @param exitOnLast as in {@link CoordinatorOptions}
  * @param deadlineSeconds the same
  */
-record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, long ranMillis, int failures, Set<String> agents,
-        String host, Set<String> addresses, Set<String> busyHosts, boolean recovering, long decided, Map<String, String> settings, boolean exitOnLast,
-        int deadlineSeconds) {
+record JobState(String job, long epoch, long lastCheckpoint, long restartedFrom, long ranMillis, int failures,
+        Set<String> agents, String host, Set<String> addresses, Set<String> busyHosts, boolean recovering, long decided,
+        Map<String, String> settings, boolean exitOnLast, int deadlineSeconds) {
     private static final String SETTING = "setting.";
 
     /** @throws IOException the text is damaged */

@@ -86,7 +86,8 @@ final class Keeper {
             return "";
         }
         final String problem = store.problem();
-        return StorePlace.ofText(store.place()) + ", coordinator number " + store.number() + (problem.isEmpty() ? "" : ": " + problem);
+        return StorePlace.ofText(store.place()) + ", coordinator number " + store.number()
+                + (problem.isEmpty() ? "" : ": " + problem);
     }
 
     /** Waits until the coordinator may do what no other may do at the same time. @param user is told what is waited for */

@@ -62,7 +62,8 @@ class TakeoverTest {
 
     /** What the coordinator now has heard of. */
     private void awaitRanks(final int ranks) throws InterruptedException {
-        await("the ranks to be with the coordinator", () -> job.coordinator.job().locked(() -> job.coordinator.job().ranks().size()) == ranks);
+        await("the ranks to be with the coordinator",
+                () -> job.coordinator.job().locked(() -> job.coordinator.job().ranks().size()) == ranks);
     }
 
     @Test
@@ -163,8 +164,9 @@ class TakeoverTest {
             public void superseded(final String why) {
             }
         });
-        store[0].decide(new JobState(state.job(), epoch + 1, 0, 0, 0, 0, state.agents(), state.host(), state.addresses(), state.busyHosts(), false, epoch,
-                state.settings(), state.exitOnLast(), state.deadlineSeconds()).text(), new Seat(name, "nowhere", List.of("localhost"), 1));
+        store[0].decide(new JobState(state.job(), epoch + 1, 0, 0, 0, 0, state.agents(), state.host(), state.addresses(),
+                state.busyHosts(), false, epoch, state.settings(), state.exitOnLast(), state.deadlineSeconds()).text(),
+                new Seat(name, "nowhere", List.of("localhost"), 1));
         store[0].close();
     }
 
@@ -243,5 +245,20 @@ class TakeoverTest {
         job.images.saveBegun = null;
         assertEquals("", job.checkpoint().problem());
         a.awaitOpen(2);
+    }
+
+    @Test
+    void aFullStoreRefusesCheckpointsWithItsReason() throws Exception {
+        final TestRank a = job.rank("a");
+        redis.ask("CONFIG", "SET", "maxmemory", "1");
+        final CheckpointRun.Outcome refused = job.checkpoint();
+        assertEquals(null, refused.folder());
+        assertTrue(refused.problem().contains("OOM command not allowed"), refused.problem());
+        assertEquals(List.of(), job.folders());
+        redis.ask("CONFIG", "SET", "maxmemory", "0");
+        await("the store to be back", () -> job.coordinator.job().keeper().problem().isEmpty());
+        final CheckpointRun.Outcome made = job.checkpoint();
+        assertEquals("", made.problem());
+        assertEquals(0, job.images.frozen.get());
     }
 }

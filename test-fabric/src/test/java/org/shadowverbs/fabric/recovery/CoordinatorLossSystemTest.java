@@ -38,6 +38,8 @@ final class CoordinatorLossSystemTest {
     private final List<Running> programs = new ArrayList<>();
     private TwoHosts hosts;
     private Path stop;
+    /** When the host was lost, by System.nanoTime. */
+    private long lost;
 
     @Test
     void hostIsKilledBetweenCheckpoints() throws Exception {
@@ -77,7 +79,7 @@ final class CoordinatorLossSystemTest {
         try (TwoHosts three = TwoHosts.startWithStore(Map.of(), HOSTS, "--exit-on-last", "--recover-job", "5")) {
             launch(three);
             hosts.checkpoint();
-            hosts.cut(0, true);
+            cut();
             awaitSuccessor();
             work();
             hosts.cut(0, false);
@@ -119,9 +121,14 @@ final class CoordinatorLossSystemTest {
         work();
     }
 
+    private void cut() throws Exception {
+        lost = System.nanoTime();
+        hosts.cut(0, true);
+    }
+
     /** The host of the coordinator: nothing is heard of it from one moment to the next. */
     private void kill() throws Exception {
-        hosts.cut(0, true);
+        cut();
         hosts.processes(0).forEach(ProcessHandle::destroyForcibly);
     }
 
@@ -147,6 +154,7 @@ final class CoordinatorLossSystemTest {
         awaitTaken();
         await("the job to be back", () -> contains(hosts.coordinatorLog(), RECOVERED));
         // For docs/PERFORMANCE.md.
+        System.out.printf("back %.1f s after the host was lost%n", (System.nanoTime() - lost) / 1e9);
         Files.readAllLines(hosts.coordinatorLog()).stream().filter(line -> line.contains(RECOVERED) || line.contains(TAKEN))
                 .forEach(System.out::println);
     }
