@@ -42,7 +42,7 @@ final class CoordinatorCommand extends CliCommand {
     private final StoreOptions store = new StoreOptions(this, "what the job must not lose with this host is kept there, and another"
             + " host's agent starts a coordinator when this one is lost");
     private final Supplier<String> takeover = text(List.of("--takeover"), "JOB", null, "with --store: take the place of the job's"
-            + " coordinator, once that has not been heard of for 3 s; agents do so by themselves");
+            + " coordinator, once that has not been heard of for 5 s; agents do so by themselves");
     private final Supplier<Boolean> recover = flag("--recover",
             "go on with the job of a coordinator that was lost at this port");
 

@@ -140,6 +140,7 @@ final class CheckpointRun {
         resets = 0;
         folder = null;
         roots.clear();
+        job.keeper().awaitStoreShortly();
         countFromWhatIsThere();
         ranks = epoch.begin();
         number = epoch.number();

@@ -5,6 +5,7 @@ import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.Map;
 import java.util.Set;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.store.JobStore;
 import org.shadowverbs.coordinator.store.Seat;
@@ -17,6 +18,8 @@ import org.shadowverbs.coordinator.store.StorePlace;
  */
 final class Keeper {
     private static final long LOOK_MILLIS = 100;
+    /** A host that computes with all its processors, or a network that hiccups, is no reason to refuse a checkpoint. */
+    private static final long HICCUP_NANOS = TimeUnit.SECONDS.toNanos(3);
 
     private final Job job;
     private final JobStore store;
@@ -92,18 +95,27 @@ final class Keeper {
 
     /** Waits until the coordinator may do what no other may do at the same time. @param user is told what is waited for */
     void awaitStore(final Report user) throws Stopped {
-        String problem = store.problem();
+        final String problem = store.problem();
         if (!problem.isEmpty()) {
             user.line("the job comes back when the store does: " + problem);
         }
-        while (!problem.isEmpty()) {
+        awaitStore(Long.MAX_VALUE);
+    }
+
+    /** Waits for a moment, if need be, until it may be so that the store is there. */
+    void awaitStoreShortly() throws Stopped {
+        awaitStore(HICCUP_NANOS);
+    }
+
+    private void awaitStore(final long nanos) throws Stopped {
+        final long began = System.nanoTime();
+        while (!store.problem().isEmpty() && System.nanoTime() - began < nanos) {
             try {
                 Thread.sleep(LOOK_MILLIS);
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
                 throw new Stopped("the coordinator ends", false);
             }
-            problem = store.problem();
         }
     }
 

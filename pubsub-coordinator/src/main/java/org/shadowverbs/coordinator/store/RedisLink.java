@@ -31,7 +31,7 @@ import java.util.logging.Logger;
  * also later than what is sent over the new one. For one thread; {@link #close} for any.
  */
 final class RedisLink implements AutoCloseable {
-    private static final Duration ANSWER = Duration.ofSeconds(1);
+    private static final Duration ANSWER = Duration.ofSeconds(2);
     private static final Duration CONNECT = Duration.ofSeconds(2);
     /** From the connection to the server's first answer, with TLS and the password between. */
     private static final Duration GREETING = Duration.ofSeconds(5);

@@ -22,7 +22,7 @@ import java.util.concurrent.locks.ReentrantLock;
  */
 public final class RedisStore implements JobStore {
     /** How long a lease lasts that is not renewed: after that another host may take over. */
-    static final Duration LEASE = Duration.ofSeconds(3);
+    static final Duration LEASE = Duration.ofSeconds(5);
 
     private static final int RENEWALS = 3;
     /** In tenths of the lease: so long the holder trusts in it, by a clock that may be slower than the store's. */
