@@ -170,7 +170,7 @@ public final class Coordinator implements AutoCloseable {
         store.begin(new JobStore.Listener() {
             @Override
             public void line(final String line) {
-                say(line);
+                Thread.ofVirtual().start(() -> say(line)); // who waits for the store may hold the job's lock
             }
 
             @Override
