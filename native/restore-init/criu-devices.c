@@ -15,12 +15,14 @@
 #include <sys/types.h>
 
 #include "../src/base/device_path.h"
+#include "criu-standby.h"
 
 /*
  * What CRIU and a plugin know of each other (criu-plugin.h of CRIU 3.17 and later, which is not packaged with each of them):
  * numbers of hooks stay what they are, and CRIU asks for no more of them than a plugin has.
  */
 enum { DUMP_EXT_FILE = 2, RESTORE_EXT_FILE = 3, HANDLE_DEVICE_VMA = 7, UPDATE_VMA_MAP = 8, HOOKS };
+enum { STAGE_DUMP };
 #define PLUGIN_VERSION ((0 << 16) + (2 << 8) + 0)
 
 struct plugin {
@@ -79,9 +81,11 @@ static int map_memory(const char *path, uint64_t address, uint64_t offset, uint6
 	return 1;
 }
 
+/* CRIU has learnt all that it needs to know of the kernel by now, and nothing of the tree. */
 static int begin(int stage)
 {
-	(void)stage;
+	if (stage == STAGE_DUMP)
+		sv_stand_by();
 	return 0;
 }
 

@@ -472,6 +472,7 @@ public final class Agent implements AutoCloseable {
         // Who is detached has its verdict when it wakes.
         ranks.tell(m);
         coordinator.send(images.thaw(m));
+        images.putBack();
     }
 
     // ---- what disturbs nobody ----

@@ -82,6 +82,8 @@ final class ImageWorker {
     /** Of what is restored, or was last. */
     private volatile Progress restoring = Progress.UNTOLD;
     private FrozenTrees frozen;
+    /** What runs on, and is not put back yet; null: nothing. */
+    private FrozenTrees thawed;
     /** What is to be made safe; null: nothing. */
     private Written written;
 
@@ -102,7 +104,12 @@ final class ImageWorker {
     Message prepare(final Prepare m, final List<LocalRank> ranks, final List<Tree> trees) {
         letGo();
         try {
-            prepared = checkpointer.prepare(request(ranks, trees, Duration.ZERO, Progress.UNTOLD));
+            final FreezeRequest request = request(ranks, trees, Duration.ZERO, Progress.UNTOLD);
+            if (!m.folder().isEmpty() && !request.roots().isEmpty() && !descendsFrom(request)) {
+                final Path checkpoint = Path.of(m.folder());
+                prepared = checkpointer.prepare(request, Files.isDirectory(checkpoint)
+                        ? folder(levels.place(m.plan(), checkpoint).checkpoint()) : null, plan(m.plan(), ranks));
+            }
         } catch (IOException | RuntimeException e) {
             prepared = Preparation.NOTHING; // the freezing comes upon it again, and says so
         }
@@ -292,7 +299,8 @@ final class ImageWorker {
                 if (m.kill()) {
                     frozen.kill();
                 }
-                frozen.close();
+                frozen.thaw();
+                thawed = frozen;
                 frozen = null;
             }
             return new Thawed(m.epoch());
@@ -301,6 +309,18 @@ final class ImageWorker {
         } catch (RuntimeException e) {
             return new StepFailed(m.epoch(), "THAW", e.toString());
         }
+    }
+
+    /** After a THAW: what needs no answer. */
+    void putBack() {
+        try {
+            if (thawed != null) {
+                thawed.close();
+            }
+        } catch (CheckpointException | RuntimeException e) {
+            new EventLog(options.runDirectory().resolve("agent.log")).add(e.getMessage());
+        }
+        thawed = null;
     }
 
     private void unprepare() {

@@ -68,7 +68,15 @@ final class Chains {
 
     /** The image that the next one of the tree may build on; null: none. */
     synchronized Link take(final long top, final ImagePlan plan, final Path imageDirectory) {
-        final Link link = links.remove(top);
+        return usable(links.remove(top), plan, imageDirectory);
+    }
+
+    /** Whether the next image of the tree will build on anything, as it looks now. */
+    synchronized boolean expects(final long top, final ImagePlan plan, final Path imageDirectory) {
+        return usable(copies.get(top), plan) != null || usable(links.get(top), plan, imageDirectory) != null;
+    }
+
+    private static Link usable(final Link link, final ImagePlan plan, final Path imageDirectory) {
         final boolean usable = link != null && plan.increments() && link.checkpoint.equals(plan.base())
                 && link.depth() + 1 < plan.fullEvery()
                 && Files.isDirectory(imageDirectory.toAbsolutePath().getParent().resolveSibling(plan.base()).resolve(link.host()));
@@ -77,7 +85,10 @@ final class Chains {
 
     /** What was copied of the tree for this checkpoint; null: nothing. */
     synchronized Copied takeCopy(final long top, final ImagePlan plan) {
-        final Copied copied = copies.remove(top);
+        return usable(copies.remove(top), plan);
+    }
+
+    private static Copied usable(final Copied copied, final ImagePlan plan) {
         return copied != null && copied.checkpoint.equals(plan.name()) ? copied : null;
     }
 
@@ -85,11 +96,12 @@ final class Chains {
      * Makes the folder in which CRIU looks for what an image builds on while it saves: it reads there which pages there are, and
      * not what they hold.
      *
+     * @param folder may be there, empty: CRIU wants to see it when it starts
      * @param from  a folder with page maps
      * @param files names of files in it, compressed or not
      */
     static void parent(final Path folder, final Path from, final Iterable<String> files) throws IOException {
-        Files.createDirectory(folder);
+        Files.createDirectories(folder);
         // CRIU's own says when it was made, so that it takes no new process for an old one: writes of that one are not counted.
         MemoryCopy.inventory(folder);
         for (final String file : files) {

@@ -41,8 +41,8 @@ public final class ChosenCheckpointer implements ProcessCheckpointer {
     }
 
     @Override
-    public Preparation prepare(final FreezeRequest request) {
-        return ofPrograms().prepare(request);
+    public Preparation prepare(final FreezeRequest request, final Path imageDirectory, final ImagePlan plan) {
+        return ofPrograms().prepare(request, imageDirectory, plan);
     }
 
     @Override

@@ -168,9 +168,14 @@ public final class Criu implements ProcessCheckpointer {
     }
 
     @Override
-    public Preparation prepare(final FreezeRequest request) {
+    public Preparation prepare(final FreezeRequest request, final Path imageDirectory, final ImagePlan plan) {
+        final Path criu = criu();
+        if (criu == null) {
+            return Preparation.NOTHING; // The freezing says so.
+        }
         try {
-            return new CriuPreparation(Rights.ordinary() ? null : Freezer.find(mountInfo), request.roots());
+            return new CriuPreparation(criu, version(criu), Rights.ordinary() ? null : Freezer.find(mountInfo), request, tools,
+                    imageDirectory, plan);
         } catch (final IOException | CheckpointException e) {
             return Preparation.NOTHING; // Whatever it is, the freezing comes upon it again, and says so.
         }
@@ -195,11 +200,11 @@ public final class Criu implements ProcessCheckpointer {
         }
         try {
             // CRIU takes hold of the processes of an ordinary user by itself: few of those have a control group to freeze.
-            final Freezer freezer = Rights.ordinary() ? null : Freezer.find(mountInfo);
+            final Freezer freezer = Rights.ordinary() ? null : prepared != null ? prepared.freezer() : Freezer.find(mountInfo);
             if (freezer == null && !Rights.ordinary()) {
                 throw new CheckpointException(check().findings());
             }
-            return CriuFrozenTrees.freeze(criu, version(criu), freezer, request, tools, prepared);
+            return CriuFrozenTrees.freeze(criu, prepared != null ? prepared.version() : version(criu), freezer, request, tools, prepared);
         } catch (final IOException e) {
             throw new CheckpointException("freezing: " + e.getMessage(), e);
         }

@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
@@ -19,6 +20,10 @@ import java.util.stream.Stream;
 /** Where CRIU and our helper are, how they are run, and what CRIU said. */
 final class CriuCommand {
     static final String LOG = "criu.log";
+    /** Of a dump that may have TCP connections. */
+    static final String CONNECTED = "--tcp-established";
+    /** In the environment of a CRIU that waits for a byte on its standard input: native/restore-init/criu-standby.c. */
+    static final String STANDBY = "SHADOWVERBS_CRIU_STANDBY";
     private static final String COUNTS = "SHADOWVERBS_CRIU_WRITES=1";
     private static final String PRELOAD = "libshadowverbs-criu.so";
     /** Alone in its folder: CRIU loads all that is there. */
@@ -177,18 +182,52 @@ final class CriuCommand {
 
     /** Runs a program that may take as long as it does something. */
     static Result run(final List<String> command, final Stall stall) throws IOException, InterruptedException {
-        final Path output = Files.createTempFile("shadowverbs-", ".out");
-        try (InputStream said = Files.newInputStream(output)) {
-            final Process process;
+        try (Running running = new Running(command, Map.of())) {
+            running.process().getOutputStream().close();
+            return running.await(stall);
+        }
+    }
+
+    /** A program that runs, and what it says. */
+    static final class Running implements AutoCloseable {
+        private final InputStream said;
+        private final Process process;
+
+        /** @param variables of its environment, beside ours */
+        Running(final List<String> command, final Map<String, String> variables) throws IOException {
+            final Path output = Files.createTempFile("shadowverbs-", ".out");
+            InputStream stream = Files.newInputStream(output);
             try {
-                process = new ProcessBuilder(command)
+                final ProcessBuilder builder = new ProcessBuilder(command)
                         .redirectErrorStream(true)
-                        .redirectOutput(output.toFile())
-                        .start();
+                        .redirectOutput(output.toFile());
+                builder.environment().putAll(variables);
+                process = builder.start();
+                said = stream;
+                stream = null;
             } finally {
+                if (stream != null) {
+                    stream.close();
+                }
                 Files.delete(output); // at once: nobody would delete it who is killed meanwhile
             }
-            process.getOutputStream().close();
+        }
+
+        Process process() {
+            return process;
+        }
+
+        /** Whether it has said anything. */
+        boolean hasSpoken() throws IOException {
+            return said.available() > 0;
+        }
+
+        String output() throws IOException {
+            return new String(said.readAllBytes(), StandardCharsets.ISO_8859_1);
+        }
+
+        /** Until it has ended; it is ended when it does nothing any more. */
+        Result await(final Stall stall) throws IOException, InterruptedException {
             boolean ended = false;
             try {
                 do {
@@ -199,7 +238,13 @@ final class CriuCommand {
                     end(process.toHandle());
                 }
             }
-            return new Result(ended ? process.exitValue() : -1, new String(said.readAllBytes(), StandardCharsets.ISO_8859_1));
+            return new Result(ended ? process.exitValue() : -1, output());
+        }
+
+        /** What it says from now on is lost. */
+        @Override
+        public void close() throws IOException {
+            said.close();
         }
     }
 

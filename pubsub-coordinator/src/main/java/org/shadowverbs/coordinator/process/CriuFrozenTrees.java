@@ -6,11 +6,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Objects;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
@@ -50,13 +48,15 @@ final class CriuFrozenTrees implements FrozenTrees {
     private final Freezer freezer;
     /** Groups by tree; all null when CRIU holds the trees. */
     private final Map<ProcessTree, Freezer.Group> groups = new LinkedHashMap<>();
-    private final Map<String, HeldDump> held = new ConcurrentHashMap<>();
+    /** Of trees, by their topmost processes. */
+    private final Map<Long, CriuDump> dumps = new ConcurrentHashMap<>();
     private Sharing sharing;
     /** Null while connections take in what comes. */
     private TcpHold tcp;
-    private Process guard;
+    /** Null: there is no freezer, or nothing was frozen. */
+    private Guard guard;
     private long freezeNanos;
-    private boolean closed;
+    private boolean thawed;
 
     private CriuFrozenTrees(final Path criu, final String version, final FreezeRequest request, final Freezer freezer,
             final CriuTools tools, final CriuPreparation prepared) {
@@ -86,6 +86,9 @@ final class CriuFrozenTrees implements FrozenTrees {
     private void freeze() throws IOException, CheckpointException {
         final long start = System.nanoTime();
         final long deadline = start + request.freezeDeadline().toNanos();
+        if (prepared != null) {
+            dumps.putAll(prepared.takeDumps());
+        }
         if (freezer == null) {
             look(deadline);
             freezeNanos = System.nanoTime() - start;
@@ -99,8 +102,8 @@ final class CriuFrozenTrees implements FrozenTrees {
             byTop.put(tree.top().pid(), group);
             groups.put(tree, group);
         }
-        guard = new ProcessBuilder(guardCommand()).redirectError(ProcessBuilder.Redirect.DISCARD)
-                .redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
+        guard = prepared == null ? null : prepared.takeGuard(groups.values());
+        guard = guard != null ? guard : Guard.of(freezer, groups.values());
         final OutsideWorld outside = prepared == null ? null : prepared.outside();
         trees = stop(trees, byTop, deadline);
         sharing = Sharing.of(trees, request, outside);
@@ -229,17 +232,6 @@ final class CriuFrozenTrees implements FrozenTrees {
         }
     }
 
-    /** Thaws when this process dies; for a while, as a CRIU that is still at work freezes again when it ends. */
-    private List<String> guardCommand() {
-        final List<String> command = new ArrayList<>(List.of(
-                "sh", "-c",
-                "read -r done || { trap '' HUP INT TERM; i=0; while [ $i -lt 100 ]; do " + freezer.thawCommand()
-                        + "; sleep 0.2; i=$((i + 1)); done; }",
-                "shadowverbs-guard"));
-        groups.values().forEach(group -> command.add(group.folder().toString()));
-        return command;
-    }
-
     @Override
     public List<List<String>> trees() {
         return groups.keySet().stream().map(ProcessTree::rootNames).toList();
@@ -280,7 +272,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             }
             final List<ProcessTree> all = List.copyOf(groups.keySet());
             final List<CriuWrittenImages.Written> images = Parallel.each(all, Parallel.threads(),
-                    tree -> dump(tree, "tree-" + all.indexOf(tree), directory, plan));
+                    tree -> dump(tree, name(all.indexOf(tree)), directory, plan));
             // Once for all trees: processes of one host may compare what they read. And last: CRIU keeps what is left of each
             // timer at the moment when it comes to it, and with an earlier time to go on from that would be over too early.
             final Clocks clocks = Clocks.now();
@@ -359,25 +351,20 @@ final class CriuFrozenTrees implements FrozenTrees {
     private CriuWrittenImages.Written dump(final ProcessTree tree, final String name, final Path directory, final ImagePlan plan)
             throws IOException, InterruptedException, CheckpointException {
         final long start = System.nanoTime();
-        final Path folder = Files.createDirectory(directory.resolve(name), PrivateFiles.FOLDER);
+        final Path folder = directory.resolve(name);
         final Stall stall = new Stall(request.saveDeadline(), () -> ImageFiles.bytes(folder), request.progress());
-        final HeldDump hold = freezer == null ? new HeldDump() : null;
-        if (hold != null) {
-            held.put(tree.name(), hold);
-        }
-        final Path log = (hold == null ? folder : hold.work()).resolve(CriuCommand.LOG);
         final Chains.Link base = tools.chains().take(tree.top().pid(), plan, directory);
         final Chains.Copied copied = tools.chains().takeCopy(tree.top().pid(), plan);
-        final Path parent = parent(directory.resolve("parent-of-" + name), directory, base, copied);
-        final List<String> command = command(tree, folder, hold, plan, parent);
-        final CriuCommand.Result result = hold == null ? CriuCommand.run(command, stall) : hold.save(command, stall);
+        final Path parent = parent(parent(directory, name), directory, base, copied);
+        final CriuDump dump = dump(tree, folder, plan, parent);
+        final CriuCommand.Result result = dump.save(stall);
         final String subject = tree.name() + " (pid " + tree.top().pid() + "): ";
         if (result.status() < 0) {
             throw new CheckpointException(subject + "CRIU was not done with the image, and has written nothing for "
                     + stall.deadline());
         }
         if (result.status() != 0) {
-            final String reason = CriuCommand.reason(log, result.output());
+            final String reason = CriuCommand.reason(dump.log(folder), result.output());
             final String what = subject + "CRIU could not save it (status " + result.status() + "): " + reason;
             throw CriuCommand.passes(reason) ? new PassingStateException(what) : new CheckpointException(what);
         }
@@ -388,8 +375,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         }
         // Its reading is of a moment of its own for each tree. Without it CRIU restores into the clocks that it is run with.
         Files.deleteIfExists(folder.resolve("timens-0.img"));
-        final ProcessTree still = hold == null ? tree : standingStill(tree);
-        final Sharing shared = hold == null ? sharing : Sharing.of(List.of(still), request);
+        final ProcessTree still = freezer != null ? tree : standingStill(tree);
+        final Sharing shared = freezer != null ? sharing : Sharing.of(List.of(still), request);
         if (!shared.findings().isEmpty()) {
             throw new CheckpointException(shared.findings());
         }
@@ -399,6 +386,41 @@ final class CriuFrozenTrees implements FrozenTrees {
                 UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still),
                 tcp == null ? List.of() : tcp.alive(), UserFiles.memory(tree.top().pid()), dumpNanos, List.of(), null),
                 base, copied, false);
+    }
+
+    /** The CRIU that stands by for this, else a new one. */
+    private CriuDump dump(final ProcessTree tree, final Path folder, final ImagePlan plan, final Path parent)
+            throws IOException, InterruptedException, CheckpointException {
+        final long top = tree.top().pid();
+        final Path group = freezer == null ? null : groups.get(tree).folder();
+        final CriuDump ready = dumps.get(top);
+        if (ready != null) {
+            if (ready.does(DumpCommand.of(criu, tools, tree, sharing, group, folder, ready.hold(), plan, parent))) {
+                return ready;
+            }
+            dumps.remove(top).close(); // Something is not as it was.
+            if (Files.isDirectory(folder)) {
+                remove(folder);
+            }
+            if (parent == null) {
+                Files.deleteIfExists(parent(folder.getParent(), folder.getFileName().toString()));
+            }
+        }
+        Files.createDirectory(folder, PrivateFiles.FOLDER);
+        final HeldDump hold = freezer == null ? new HeldDump() : null;
+        final CriuDump dump = CriuDump.start(DumpCommand.of(criu, tools, tree, sharing, group, folder, hold, plan, parent), hold);
+        dumps.put(top, dump);
+        return dump;
+    }
+
+    /** Of the folder of a tree's image. */
+    static String name(final int index) {
+        return "tree-" + index;
+    }
+
+    /** The folder in which CRIU finds which pages the image of that name need not have. */
+    static Path parent(final Path directory, final String name) {
+        return directory.resolve("parent-of-" + name);
     }
 
     /** Where CRIU finds which pages the image need not have; null: it is to have all. */
@@ -433,73 +455,6 @@ final class CriuFrozenTrees implements FrozenTrees {
                 .orElseThrow(() -> new CheckpointException(tree.name() + ": has ended while it was saved"));
     }
 
-    /**
-     * @param hold   null when the tree stands still already
-     * @param parent null when the image is whole
-     */
-    private List<String> command(final ProcessTree tree, final Path folder, final HeldDump hold, final ImagePlan plan,
-            final Path parent) throws IOException, CheckpointException {
-        final Proc.Ids top = tree.top();
-        // CRIU makes the images readable by everybody but for the umask.
-        final List<String> command = new ArrayList<>(List.of("sh", "-c", "umask 077; exec \"$@\"", "sh"));
-        final List<String> namespaces = new ArrayList<>();
-        // CRIU sees a tree as from inside its pid namespace, with the /proc that belongs to it.
-        if (isElsewhere(top.pid(), "pid")) {
-            namespaces.addAll(List.of("--pid", "--mount"));
-        }
-        // One that it does not share with the tree it would make again by itself, from what it has read itself.
-        if (Files.exists(Proc.path(top.pid(), "ns/time")) && isElsewhere(top.pid(), "time")) {
-            namespaces.add("--time");
-        }
-        if (hold != null) {
-            command.addAll(JobRoot.enter(top.pid()));
-            command.addAll(List.of("/usr/bin/env", "XDG_RUNTIME_DIR=" + hold.work()));
-        } else if (!namespaces.isEmpty()) {
-            command.addAll(List.of("nsenter", "--target", Long.toString(top.pid())));
-            command.addAll(namespaces);
-            command.add("--");
-        }
-        command.addAll(CriuCommand.dump(criu, parent != null && !tools.softDirty()));
-        command.addAll(List.of(
-                "--tree", Long.toString(top.ownPid()), "--images-dir", folder.toString(),
-                "--log-file", CriuCommand.LOG, "-v2", "--leave-running",
-                "--ghost-limit", Long.toString(Sharing.GHOST_LIMIT), "--file-locks", "--manage-cgroups=ignore",
-                "--network-lock", "skip"));
-        if (hold == null) {
-            command.addAll(List.of("--freeze-cgroup", groups.get(tree).folder().toString()));
-        } else {
-            command.add("--unprivileged");
-            command.addAll(hold.options());
-        }
-        command.addAll(CriuCommand.plugins());
-        if (parent != null || plan.increments() && tools.softDirty()) {
-            command.add("--track-mem");
-        }
-        if (parent != null) {
-            command.addAll(List.of("--prev-images-dir", parent.toString()));
-        }
-        if (tree.sessionLedFromOutside()) {
-            command.add("--shell-job");
-        }
-        if (!sharing.connections(tree).isEmpty()) {
-            command.add("--tcp-established");
-        }
-        final Set<String> terminals = new HashSet<>();
-        for (final long pid : tree.hostPids()) {
-            for (final ExternalDescriptor external : sharing.externals(pid)) {
-                if (external.kind() == ExternalDescriptor.Kind.TERMINAL && !external.resource().isEmpty()
-                        && terminals.add(external.resource())) {
-                    command.addAll(List.of("--external", external.resource()));
-                }
-            }
-        }
-        return command;
-    }
-
-    private static boolean isElsewhere(final long pid, final String namespace) throws IOException {
-        return !Proc.namespace(pid, namespace).equals(Proc.namespace(ProcessHandle.current().pid(), namespace));
-    }
-
     private static List<ProcessImage> processes(final ProcessTree tree, final Sharing sharing) {
         final Map<Long, Long> ownPids = new LinkedHashMap<>();
         tree.members().forEach(member -> ownPids.put(member.ids().pid(), member.ids().ownPid()));
@@ -517,7 +472,7 @@ final class CriuFrozenTrees implements FrozenTrees {
     /** Those that stand still: a tree that CRIU holds may have had others when it was looked at. */
     private List<Long> membersNow(final ProcessTree tree) {
         try {
-            return (held.isEmpty() ? tree : standingStill(tree)).hostPids();
+            return (freezer != null ? tree : standingStill(tree)).hostPids();
         } catch (final CheckpointException e) {
             return tree.hostPids(); // A part has ended.
         }
@@ -535,7 +490,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             // Frozen, they have not ended, so the pids are still theirs.
             Signals.send(pid, SIGKILL);
         }
-        close();
+        thaw();
         for (final long pid : pids) {
             while (!Proc.ended(pid)) {
                 if (System.nanoTime() - deadline > 0) {
@@ -544,7 +499,7 @@ final class CriuFrozenTrees implements FrozenTrees {
                 LockSupport.parkNanos(POLL_NANOS);
             }
         }
-        groups.values().stream().filter(Objects::nonNull).forEach(Freezer.Group::remove);
+        close();
     }
 
     /** Without it what is left of each would be in the way of a restart on this host, for a minute. */
@@ -562,23 +517,15 @@ final class CriuFrozenTrees implements FrozenTrees {
     }
 
     @Override
-    public void close() throws CheckpointException {
-        if (closed) {
+    public void thaw() throws CheckpointException {
+        if (thawed) {
             return;
         }
-        closed = true;
+        thawed = true;
         if (tcp != null) {
             tcp.close();
         }
-        IOException failure = null;
-        for (final HeldDump hold : held.values()) {
-            try {
-                hold.release();
-            } catch (final IOException e) {
-                failure = e;
-            }
-        }
-        // All run on before any is put back, which takes time.
+        IOException failure = freezer == null ? endDumps() : null;
         for (final Freezer.Group group : groups.values()) {
             try {
                 if (group != null) {
@@ -588,6 +535,33 @@ final class CriuFrozenTrees implements FrozenTrees {
                 failure = e;
             }
         }
+        if (failure != null) {
+            // The guard goes on trying when this process ends.
+            throw new CheckpointException("thawing: " + failure.getMessage(), failure);
+        }
+        if (guard != null) {
+            guard.close();
+        }
+    }
+
+    /** Those that hold trees let them go on; those that wait still end. @return what went wrong, or null */
+    private IOException endDumps() {
+        IOException failure = null;
+        for (final Map.Entry<Long, CriuDump> dump : dumps.entrySet()) {
+            try {
+                dump.getValue().close();
+                dumps.remove(dump.getKey());
+            } catch (final IOException e) {
+                failure = e;
+            }
+        }
+        return failure;
+    }
+
+    @Override
+    public void close() throws CheckpointException {
+        thaw();
+        IOException failure = endDumps();
         for (final Freezer.Group group : groups.values()) {
             try {
                 if (group != null) {
@@ -597,21 +571,9 @@ final class CriuFrozenTrees implements FrozenTrees {
                 failure = e;
             }
         }
+        groups.clear();
         if (failure != null) {
-            // The guard goes on trying when this process ends.
-            throw new CheckpointException("thawing: " + failure.getMessage(), failure);
-        }
-        dismissGuard();
-    }
-
-    private void dismissGuard() {
-        if (guard == null) {
-            return;
-        }
-        try (var word = guard.getOutputStream()) {
-            word.write('\n');
-        } catch (final IOException e) {
-            guard.destroy(); // It is gone: nothing to dismiss.
+            throw new CheckpointException("after the processes went on: " + failure.getMessage(), failure);
         }
     }
 }

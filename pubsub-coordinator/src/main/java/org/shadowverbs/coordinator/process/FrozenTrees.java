@@ -50,6 +50,15 @@ public interface FrozenTrees extends AutoCloseable {
     void kill() throws CheckpointException;
 
     /**
+     * Lets the processes run on; {@link #close} is to follow.
+     *
+     * @throws CheckpointException if they cannot be thawed
+     */
+    default void thaw() throws CheckpointException {
+        close();
+    }
+
+    /**
      * Lets the processes run on and gives back the control groups they came from. Safe to call more than once.
      *
      * @throws CheckpointException if they cannot be thawed

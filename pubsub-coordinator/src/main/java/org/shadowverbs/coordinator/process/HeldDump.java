@@ -8,7 +8,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
-import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -20,14 +19,12 @@ import java.util.stream.Stream;
  */
 final class HeldDump {
     private static final Duration MKFIFO_TIMEOUT = Duration.ofSeconds(10);
-    private static final long END_SECONDS = 20;
     private static final String GO = "go";
     private static final String SAVED = "saved";
 
     /** What CRIU writes besides images. */
     private final Path work;
     private final RandomAccessFile go;
-    private Process process;
 
     HeldDump() throws IOException, InterruptedException {
         work = Files.createTempDirectory("shadowverbs-dump-");
@@ -50,42 +47,34 @@ final class HeldDump {
     }
 
     /**
-     * Runs it until the tree is saved.
+     * Waits until a CRIU with these options has saved the tree.
      *
      * @return the status of a CRIU that has ended before, -1 for one that did nothing any more, else 0
      */
-    CriuCommand.Result save(final List<String> command, final Stall stall) throws IOException, InterruptedException {
-        final Path output = work.resolve("output");
-        process = new ProcessBuilder(new ArrayList<>(command)).redirectErrorStream(true).redirectOutput(output.toFile()).start();
-        process.getOutputStream().close();
+    CriuCommand.Result save(final CriuCommand.Running running, final Stall stall) throws IOException, InterruptedException {
         int status = 0;
         while (!Files.exists(work.resolve(SAVED))) {
-            if (process.waitFor(1, TimeUnit.MILLISECONDS)) {
+            if (running.process().waitFor(1, TimeUnit.MILLISECONDS)) {
                 // A CRIU that ends without having held the tree has not saved it as it was to.
-                status = process.exitValue() == 0 && !Files.exists(work.resolve(SAVED)) ? 1 : process.exitValue();
+                status = running.process().exitValue() == 0 && !Files.exists(work.resolve(SAVED)) ? 1 : running.process().exitValue();
                 break;
             }
             if (stall.passed()) {
-                CriuCommand.end(process.toHandle());
+                CriuCommand.end(running.process().toHandle());
                 status = -1;
                 break;
             }
         }
-        return new CriuCommand.Result(status, Files.readString(output, StandardCharsets.ISO_8859_1));
+        return new CriuCommand.Result(status, running.output());
     }
 
     /** Lets the tree go on. What is left of a tree that was killed CRIU finds out by itself. */
     void release() throws IOException {
         go.close();
-        boolean ended = process == null;
-        try {
-            ended = ended || process.waitFor(END_SECONDS, TimeUnit.SECONDS);
-        } catch (final InterruptedException e) {
-            Thread.currentThread().interrupt();
-        }
-        if (!ended) {
-            throw new IOException("CRIU (pid " + process.pid() + ") has not ended within " + END_SECONDS + " s");
-        }
+    }
+
+    /** When CRIU has ended: removes what it has written. */
+    void remove() throws IOException {
         try (Stream<Path> files = Files.list(work)) {
             for (final Path file : files.toList()) {
                 Files.delete(file);

@@ -56,10 +56,12 @@ public interface ProcessCheckpointer {
      * Does what can be done while the processes run, so that they stand still for a shorter time. What stands in the way of a
      * checkpoint is left to {@link #freeze} to say.
      *
-     * @param request the processes
+     * @param request        the processes
+     * @param imageDirectory an existing folder, where the images will be written; null: that is not known yet
+     * @param plan           the one that they will be written by
      * @return for {@link #freeze}, or to be closed
      */
-    default Preparation prepare(final FreezeRequest request) {
+    default Preparation prepare(final FreezeRequest request, final Path imageDirectory, final ImagePlan plan) {
         return Preparation.NOTHING;
     }
 

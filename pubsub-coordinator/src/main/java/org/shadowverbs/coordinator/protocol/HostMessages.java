@@ -139,8 +139,11 @@ public final class HostMessages {
     public record TcpSocket(String holder, String local, int localPort, String remote, int remotePort, int state) {
     }
 
-    /** A checkpoint begins: do what shortens the time that the processes stand still. */
-    public record Prepare(long epoch) implements Message {
+    /**
+     * A checkpoint begins: do what shortens the time that the processes stand still. {@code folder} and {@code plan} are those that
+     * SAVE will have; an empty folder: nothing comes of the checkpoint, so undo it.
+     */
+    public record Prepare(long epoch, String folder, Plan plan) implements Message {
     }
 
     /** The answer: what could be done is done. */

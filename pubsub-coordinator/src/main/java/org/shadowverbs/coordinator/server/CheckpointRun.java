@@ -80,6 +80,8 @@ final class CheckpointRun {
     /** Whether the devices stay open, and how many queue pairs were reset for that. */
     private boolean attached;
     private int resets;
+    /** Whether agents have begun to prepare. */
+    private boolean prepared;
     /** From here on the ranks need not suffer from that whoever asked for it can't be told. */
     private boolean goingBack;
 
@@ -139,6 +141,7 @@ final class CheckpointRun {
         attached = false;
         resets = 0;
         folder = null;
+        prepared = false;
         roots.clear();
         job.keeper().awaitStoreShortly();
         countFromWhatIsThere();
@@ -247,7 +250,8 @@ final class CheckpointRun {
     /** What can be done for {@link #freeze} while the programs run on. */
     private void prepare() throws Stopped {
         final long start = System.nanoTime();
-        epoch.tellAgents(Stage.PREPARE, new Prepare(number));
+        prepared = true;
+        epoch.tellAgents(Stage.PREPARE, new Prepare(number, folder.temporary().toString(), plan()));
         epoch.awaitAgents();
         phaseDone("PREPARE", start, "");
     }
@@ -509,8 +513,20 @@ final class CheckpointRun {
             if (!problem.isEmpty()) {
                 say("after the checkpoint was given up: " + problem);
             }
+        } else if (prepared && !epoch.isAbandoned()) {
+            unprepare();
         }
         discard();
+    }
+
+    /** The ranks know of nothing yet; what agents hold ready for the images of this checkpoint must not stay. */
+    private void unprepare() {
+        try {
+            epoch.tellAgents(Stage.PREPARE, new Prepare(number, "", plan()));
+            epoch.awaitAgents();
+        } catch (Stopped e) {
+            job.log().add("what was prepared for epoch " + number + " could not be undone: " + e.getMessage());
+        }
     }
 
     private void discard() {

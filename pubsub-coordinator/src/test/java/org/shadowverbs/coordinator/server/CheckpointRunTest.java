@@ -421,7 +421,7 @@ class CheckpointRunTest {
         final TestRank a = job.rank("a");
         a.before = (rank, phase, round) -> {
             if (phase == null) { // all have detached; nothing is saved yet
-                Files.delete(job.checkpoints.resolve(job.folders().getFirst()));
+                Files.move(job.checkpoints.resolve(job.folders().getFirst()), job.checkpoints.resolveSibling("elsewhere"));
             }
         };
         final CheckpointRun.Outcome o = job.checkpoint();
