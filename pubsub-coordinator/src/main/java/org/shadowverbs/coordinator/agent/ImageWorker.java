@@ -129,7 +129,7 @@ final class ImageWorker {
             if (request.roots().isEmpty()) {
                 return new Frozen(m.epoch(), List.of(), 0, List.of(), List.of());
             }
-            if (descendsFrom(request)) {
+            if (prepared == Preparation.NOTHING && descendsFrom(request)) {
                 return new StepFailed(m.epoch(), "FREEZE", DESCENDS);
             }
             final Preparation ready = prepared;

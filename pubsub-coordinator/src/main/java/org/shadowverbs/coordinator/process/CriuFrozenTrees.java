@@ -94,7 +94,8 @@ final class CriuFrozenTrees implements FrozenTrees {
             freezeNanos = System.nanoTime() - start;
             return;
         }
-        List<ProcessTree> trees = ProcessTree.outline(request.roots());
+        final List<ProcessTree> seen = prepared == null ? List.of() : prepared.trees(request.roots());
+        List<ProcessTree> trees = seen.isEmpty() ? ProcessTree.outline(request.roots()) : seen;
         final Map<Long, Freezer.Group> byTop = new LinkedHashMap<>();
         for (final ProcessTree tree : trees) {
             final Freezer.Group ready = prepared == null ? null : prepared.take(tree.top().pid());
@@ -105,7 +106,7 @@ final class CriuFrozenTrees implements FrozenTrees {
         guard = prepared == null ? null : prepared.takeGuard(groups.values());
         guard = guard != null ? guard : Guard.of(freezer, groups.values());
         final OutsideWorld outside = prepared == null ? null : prepared.outside();
-        trees = stop(trees, byTop, deadline);
+        trees = seen.isEmpty() ? stop(trees, byTop, deadline) : stopPrepared(trees, byTop, deadline);
         sharing = Sharing.of(trees, request, outside);
         final long patience = start + request.freezeDeadline().toNanos() / 4;
         for (int looks = 1; looks < LOOKS && passes(trees) && System.nanoTime() - patience < 0; looks++) {
@@ -124,6 +125,40 @@ final class CriuFrozenTrees implements FrozenTrees {
         settle(trees);
     }
 
+    /** Stops processes that are in their groups already. @return the trees with all processes that they have by then */
+    private List<ProcessTree> stopPrepared(final List<ProcessTree> seen, final Map<Long, Freezer.Group> byTop, final long deadline)
+            throws IOException, CheckpointException {
+        for (final ProcessTree tree : seen) {
+            freeze(tree, byTop, deadline);
+        }
+        final List<ProcessTree> trees = ProcessTree.of(request.roots());
+        boolean more = false;
+        for (final ProcessTree tree : trees) {
+            more |= moveIn(tree, byTop);
+        }
+        return more ? stop(trees, byTop, deadline) : trees; // Somebody else has moved one elsewhere.
+    }
+
+    private void freeze(final ProcessTree tree, final Map<Long, Freezer.Group> byTop, final long deadline)
+            throws IOException, CheckpointException {
+        final Freezer.Group group = byTop.get(tree.top().pid());
+        group.freeze();
+        group.await(deadline, request.freezeDeadline(), tree.name());
+    }
+
+    /** @return whether one was elsewhere */
+    private static boolean moveIn(final ProcessTree tree, final Map<Long, Freezer.Group> byTop) throws IOException, CheckpointException {
+        final Freezer.Group group = byTop.get(tree.top().pid());
+        if (group == null) {
+            throw new PassingStateException(tree.name() + ": the process above it has ended while it was stopped");
+        }
+        boolean moved = false;
+        for (final ProcessTree.Member member : tree.members()) {
+            moved |= !member.ids().ended() && group.add(member.ids().pid());
+        }
+        return moved;
+    }
+
     /** Stops all processes. @return the trees with all processes that they have by then */
     private List<ProcessTree> stop(final List<ProcessTree> seen, final Map<Long, Freezer.Group> byTop, final long deadline)
             throws IOException, CheckpointException {
@@ -137,12 +172,8 @@ final class CriuFrozenTrees implements FrozenTrees {
             }
             more = false;
             for (final ProcessTree tree : trees) {
-                final Freezer.Group group = byTop.get(tree.top().pid());
-                for (final ProcessTree.Member member : tree.members()) {
-                    more |= !member.ids().ended() && group.add(member.ids().pid());
-                }
-                group.freeze();
-                group.await(deadline, request.freezeDeadline(), tree.name());
+                more |= moveIn(tree, byTop);
+                freeze(tree, byTop, deadline);
             }
             // A child that was born outside the group before its parent was moved is found now.
             trees = more ? ProcessTree.outline(request.roots()) : ProcessTree.of(request.roots());

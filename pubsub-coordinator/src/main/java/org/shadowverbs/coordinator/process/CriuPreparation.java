@@ -25,6 +25,9 @@ final class CriuPreparation implements Preparation {
     private final Map<Long, Freezer.Group> groups = new LinkedHashMap<>();
     private final Map<Long, CriuDump> dumps = new LinkedHashMap<>();
     private final OutsideWorld outside;
+    private final List<ProcessRoot> roots;
+    /** As they were when all their processes were in their groups; empty: they were not. */
+    private List<ProcessTree> trees = List.of();
     /** Null: there is no freezer, or it is taken. */
     private Guard guard;
 
@@ -36,8 +39,9 @@ final class CriuPreparation implements Preparation {
             final CriuTools tools, final Path directory, final ImagePlan plan) throws IOException, CheckpointException {
         this.version = version;
         this.freezer = freezer;
+        roots = request.roots();
         try {
-            for (int looks = 0; freezer != null && move(request.roots()) && looks < LOOKS; looks++) {
+            for (int looks = 0; freezer != null && move() && looks < LOOKS; looks++) {
                 continue;
             }
             if (freezer != null) {
@@ -54,9 +58,10 @@ final class CriuPreparation implements Preparation {
     }
 
     /** @return whether one was elsewhere */
-    private boolean move(final List<ProcessRoot> roots) throws IOException, CheckpointException {
+    private boolean move() throws IOException, CheckpointException {
         boolean moved = false;
-        for (final ProcessTree tree : ProcessTree.outline(roots)) {
+        final List<ProcessTree> now = ProcessTree.outline(roots);
+        for (final ProcessTree tree : now) {
             final long top = tree.top().pid();
             if (!groups.containsKey(top)) {
                 groups.put(top, freezer.group(top));
@@ -65,6 +70,7 @@ final class CriuPreparation implements Preparation {
                 moved |= !member.ids().ended() && groups.get(top).add(member.ids().pid());
             }
         }
+        trees = moved ? List.of() : now;
         return moved;
     }
 
@@ -74,14 +80,14 @@ final class CriuPreparation implements Preparation {
         if (plan.increments()) {
             tools.askKernel(criu);
         }
-        final List<ProcessTree> trees = ProcessTree.of(request.roots());
-        if (trees.size() > MOST_DUMPS) {
+        final List<ProcessTree> whole = ProcessTree.of(roots);
+        if (whole.size() > MOST_DUMPS) {
             return;
         }
-        final Sharing sharing = Sharing.of(trees, request, outside);
-        for (final ProcessTree tree : trees) {
+        final Sharing sharing = Sharing.of(whole, request, outside);
+        for (final ProcessTree tree : whole) {
             final long top = tree.top().pid();
-            final String name = CriuFrozenTrees.name(trees.indexOf(tree));
+            final String name = CriuFrozenTrees.name(whole.indexOf(tree));
             final Path folder = Files.createDirectory(directory.resolve(name), PrivateFiles.FOLDER);
             final Path parent = tools.chains().expects(top, plan, directory)
                     ? Files.createDirectory(CriuFrozenTrees.parent(directory, name)) : null;
@@ -106,6 +112,14 @@ final class CriuPreparation implements Preparation {
     /** Null: there is none. */
     Freezer freezer() {
         return freezer;
+    }
+
+    /**
+     * Those processes' trees. What they have been joined by since was born in their groups, so all is in these that is to be frozen;
+     * empty: they must be looked at.
+     */
+    List<ProcessTree> trees(final List<ProcessRoot> asked) {
+        return roots.equals(asked) ? trees : List.of();
     }
 
     /** The group of that tree, which from then on is the caller's; null: there is none. */

@@ -356,18 +356,18 @@ final class Sharing {
             }
             entry.getValue().stream().filter(end -> end.tree() != first.tree()).findFirst()
                     .ifPresent(end -> split(first, end, "a socket (" + first.descriptor().target() + ")"));
-            if (peers == null) {
-                peers = SockDiag.unixPeers();
-                tcp = TcpSockets.of(first.member().ids().pid());
-            }
-            final TcpSockets.Socket socket = tcp.get(entry.getKey());
+            peers = peers == null ? SockDiag.unixPeers() : peers;
             final boolean ranksOnly = entry.getValue().stream().allMatch(end -> hasLink(end.member()));
             if (peers.containsKey(entry.getKey())) {
                 final long peer = peers.get(entry.getKey());
                 if (!ranksOnly || !holdersOutside(peer).contains(ProcessHandle.current().pid())) {
                     unix(first, peer);
                 }
-            } else if (socket != null && socket.connected() && !(ranksOnly && ofDevice(socket))) {
+                continue;
+            }
+            tcp = tcp == null ? TcpSockets.of(first.member().ids().pid()) : tcp;
+            final TcpSockets.Socket socket = tcp.get(entry.getKey());
+            if (socket != null && socket.connected() && !(ranksOnly && ofDevice(socket))) {
                 tcp(first, socket, tcp);
             } else if (socket != null && socket.listening()) {
                 listening(first, socket);
