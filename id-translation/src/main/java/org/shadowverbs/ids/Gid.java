@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ids;
 
+import java.nio.charset.StandardCharsets;
+
 /** A GID: 128 bits, as two numbers in big-endian order. */
 public final class Gid {
     public static final Gid ZERO = new Gid(0, 0);
 
     private final long prefix;
     private final long interfaceId;
+    /** What {@link #toString} returns; null: nobody has asked. */
+    private String text;
 
     public Gid(final long prefix, final long interfaceId) {
         this.prefix = prefix;
@@ -53,15 +57,19 @@ public final class Gid {
     /** 32 hexadecimal digits. */
     @Override
     public String toString() {
-        final StringBuilder b = new StringBuilder(32);
-        hex(b, prefix);
-        hex(b, interfaceId);
-        return b.toString();
+        if (text == null) {
+            final byte[] digits = new byte[32];
+            hex(digits, 0, prefix);
+            hex(digits, 16, interfaceId);
+            text = new String(digits, StandardCharsets.ISO_8859_1);
+        }
+        return text;
     }
 
-    private static void hex(final StringBuilder b, final long value) {
-        for (int shift = 60; shift >= 0; shift -= 4) {
-            b.append(Character.forDigit((int) (value >>> shift) & 15, 16));
+    private static void hex(final byte[] to, final int at, final long value) {
+        for (int i = 0; i < 16; i++) {
+            final int digit = (int) (value >>> 60 - 4 * i) & 15;
+            to[at + i] = (byte) (digit < 10 ? '0' + digit : 'a' - 10 + digit);
         }
     }
 }

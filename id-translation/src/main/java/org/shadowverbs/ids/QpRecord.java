@@ -43,6 +43,8 @@ public final class QpRecord {
     public final Gid destGid;
     /** 7: retries for ever. */
     public final int rnrRetry;
+    /** How a key of the destination ends; null: nobody has asked. */
+    private String destination;
 
     public QpRecord(final int rank, final int sequence, final int qpNum, final int state, final int destQpNum,
             final int destLid, final Gid destGid, final int rnrRetry) {
@@ -58,17 +60,28 @@ public final class QpRecord {
 
     /** The key that a peer, who knows lid and number only, looks it up by. */
     public static String keyByLid(final Kind kind, final int lid, final int qpNum) {
-        return kind.prefix + "/l" + Integer.toHexString(lid) + '/' + Integer.toHexString(qpNum);
+        return kind.prefix + byLid(lid, qpNum);
+    }
+
+    private static String byLid(final int lid, final int qpNum) {
+        return "/l" + Integer.toHexString(lid) + '/' + Integer.toHexString(qpNum);
     }
 
     /** The key that a peer, who knows GID and number only, looks it up by. */
     public static String keyByGid(final Kind kind, final Gid gid, final int qpNum) {
-        return kind.prefix + "/g" + gid + '/' + Integer.toHexString(qpNum);
+        return kind.prefix + byGid(gid, qpNum);
+    }
+
+    private static String byGid(final Gid gid, final int qpNum) {
+        return "/g" + gid + '/' + Integer.toHexString(qpNum);
     }
 
     /** The key of the destination. */
     public String destKey(final Kind kind) {
-        return destGid.isZero() ? keyByLid(kind, destLid, destQpNum) : keyByGid(kind, destGid, destQpNum);
+        if (destination == null) {
+            destination = destGid.isZero() ? byLid(destLid, destQpNum) : byGid(destGid, destQpNum);
+        }
+        return kind.prefix + destination;
     }
 
     public byte[] encode() {

@@ -39,7 +39,7 @@ public final class PeerTable {
         return connections;
     }
 
-    /** Takes up the queue pairs that there are now; what is known about those of before stays. */
+    /** Takes up the queue pairs that there are now, as they are now; what is known about those of before stays. */
     public void refresh() {
         final Map<Qp, Connection> known = new LinkedHashMap<Qp, Connection>();
         for (final Connection c : connections) {
@@ -49,7 +49,9 @@ public final class PeerTable {
         for (final Qp qp : model.qps.inOrder()) {
             final Connection c = known.get(qp);
             if (qp.home) {
-                connections.add(c == null ? new Connection(qp) : c);
+                final Connection now = c == null ? new Connection(qp) : c;
+                now.own = model.record(qp, rank);
+                connections.add(now);
             }
         }
     }
@@ -92,14 +94,12 @@ public final class PeerTable {
         for (final Connection c : connections) {
             // A queue pair in RESET has no port yet: it may come to be any.
             final Context context = c.qp.context();
-            final int state = c.qp.attributes.state();
-            final QpRecord record = model.record(c.qp, rank);
-            if (state == RESET) {
+            if (c.own.state == RESET) {
                 for (int port = 1; port <= context.portCount; port++) {
-                    put(values, living, c.qp.port(port), record);
+                    put(values, living, c.qp.port(port), c.own);
                 }
             } else {
-                put(values, living, c.qp.port(c.qp.attributes.port()), record);
+                put(values, living, c.qp.port(c.qp.attributes.port()), c.own);
             }
         }
         return values;
@@ -126,7 +126,7 @@ public final class PeerTable {
         final Set<String> keys = new HashSet<String>();
         for (final Connection c : connections) {
             if (c.qp.attributes.connected()) {
-                keys.add(model.record(c.qp, rank).destKey(living));
+                keys.add(c.own.destKey(living));
             }
         }
         return keys;
@@ -136,9 +136,8 @@ public final class PeerTable {
     Set<String> missing(final QpRecord.Kind living, final Map<String, byte[]> found) {
         final Set<String> keys = new HashSet<String>();
         for (final Connection c : connections) {
-            final QpRecord own = c.qp.attributes.connected() ? model.record(c.qp, rank) : null;
-            if (own != null && !found.containsKey(own.destKey(living))) {
-                keys.add(own.destKey(QpRecord.Kind.DESTROYED));
+            if (c.qp.attributes.connected() && !found.containsKey(c.own.destKey(living))) {
+                keys.add(c.own.destKey(QpRecord.Kind.DESTROYED));
             }
         }
         return keys;
@@ -159,9 +158,8 @@ public final class PeerTable {
                 c.peer = null;
                 continue;
             }
-            final QpRecord own = model.record(c.qp, rank);
-            final byte[] alive = found.get(own.destKey(living));
-            final byte[] bytes = alive != null ? alive : found.get(own.destKey(QpRecord.Kind.DESTROYED));
+            final byte[] alive = found.get(c.own.destKey(living));
+            final byte[] bytes = alive != null ? alive : found.get(c.own.destKey(QpRecord.Kind.DESTROYED));
             c.peer = bytes == null ? null : QpRecord.decode(bytes);
             final Pairing now = classify(c.qp, c.peer, ranksHaveLeft);
             // What was published of a peer's end was so only once.

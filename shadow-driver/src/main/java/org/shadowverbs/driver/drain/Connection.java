@@ -18,6 +18,8 @@ public final class Connection implements Pool.User {
     /** What the peer published about itself; null where nobody did. */
     public QpRecord peer;
 
+    /** What this rank says of the queue pair in an exchange: as it was when that began. */
+    public QpRecord own;
     /** What the peer said last in the drain. */
     DrainRecord heard;
     public final DrainPolicy.End end = new DrainPolicy.End();
