@@ -33,7 +33,7 @@ import org.shadowverbs.coordinator.process.TreeImage;
 public record Manifest(int schema, String job, long epoch, Long parent, String backend, String created, boolean killed,
         long millis, Map<String, Long> phaseMillis, int ranks, long bytes, List<HostPart> hosts, List<Needs> needs,
         History history, String checksum) {
-    public static final int SCHEMA = 5;
+    public static final int SCHEMA = 6;
     /** The oldest that is read, too. */
     static final int OLDEST = 1;
 

@@ -185,7 +185,7 @@ final class CommandFrozenTrees implements FrozenTrees {
                     + result.output().strip().lines().reduce("it said nothing", (a, b) -> b));
         }
         refuseFolder(subject, folder);
-        return new TreeImage(tree.name(), name, processes(tree), List.of(), List.of(), List.of(), false, List.of(), List.of(),
+        return new TreeImage(tree.name(), name, processes(tree), List.of(), List.of(), List.of(), List.of(), false, List.of(), List.of(),
                 List.of(), 0, System.nanoTime() - start, List.of(), null);
     }
 

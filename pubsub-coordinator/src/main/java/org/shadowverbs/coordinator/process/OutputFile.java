@@ -2,9 +2,7 @@
 package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
-import java.nio.file.FileSystemException;
 import java.nio.file.Files;
-import java.nio.file.LinkOption;
 import java.nio.file.Path;
 import java.util.Map;
 
@@ -22,7 +20,6 @@ import java.util.Map;
 public record OutputFile(String path, long bytes, String copy, int mode, int uid, int gid) {
     private static final int PERMISSIONS = 07777;
     private static final int USUAL = 0644;
-    private static final int GROUP = 0070;
 
     /** @param file where this process finds it */
     static OutputFile of(final String path, final Path file, final String copy) throws IOException {
@@ -31,27 +28,8 @@ public record OutputFile(String path, long bytes, String copy, int mode, int uid
                 (int) a.get("gid"));
     }
 
-    /**
-     * Gives a file that was made in its place its owner, group and mode. Where the user may not, as he is not in its group, the
-     * file stays his own, and its group gets no right to it.
-     */
+    /** Gives a file that was made in its place its owner, group and mode, as far as the user may. */
     void own(final Path file) throws IOException {
-        final int wanted = mode == 0 ? USUAL : mode;
-        Files.setAttribute(file, "unix:mode", isGivenAway(file) ? wanted : wanted & ~GROUP);
-    }
-
-    private boolean isGivenAway(final Path file) throws IOException {
-        final Map<String, Object> a = Files.readAttributes(file, "unix:uid,gid", LinkOption.NOFOLLOW_LINKS);
-        try {
-            if (!a.get("gid").equals(gid)) {
-                Files.setAttribute(file, "unix:gid", gid, LinkOption.NOFOLLOW_LINKS);
-            }
-            if (!a.get("uid").equals(uid)) {
-                Files.setAttribute(file, "unix:uid", uid, LinkOption.NOFOLLOW_LINKS);
-            }
-            return true;
-        } catch (FileSystemException e) {
-            return false;
-        }
+        FileOwner.give(file, mode == 0 ? USUAL : mode, uid, gid);
     }
 }

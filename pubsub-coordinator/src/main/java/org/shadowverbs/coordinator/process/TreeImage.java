@@ -15,6 +15,7 @@ import org.shadowverbs.coordinator.images.Cores;
  * @param processes   its processes, the topmost first
  * @param files       its image files
  * @param outputs     regular files that its processes have open for writing
+ * @param pipes       FIFOs with a name that its processes have open; none in images of versions that did not say
  * @param mapped      files that its processes have mapped or open as programs, which must be the same at restart
  * @param shellJob    whether its session leader or terminal is outside the tree
  * @param connections its ends of open TCP connections
@@ -31,6 +32,7 @@ public record TreeImage(
         List<ProcessImage> processes,
         List<ImageFile> files,
         List<OutputFile> outputs,
+        List<NamedPipe> pipes,
         List<MappedFile> mapped,
         boolean shellJob,
         List<TcpConnection> connections,
@@ -41,6 +43,7 @@ public record TreeImage(
         List<ImageLayer> layers,
         Clocks clocks) {
     public TreeImage {
+        pipes = pipes == null ? List.of() : pipes;
         listeners = listeners == null ? List.of() : listeners;
         alive = alive == null ? List.of() : alive;
         layers = layers == null ? List.of() : layers;
@@ -95,12 +98,12 @@ public record TreeImage(
     }
 
     TreeImage with(final List<ImageFile> nowFiles, final List<ImageLayer> nowLayers) {
-        return new TreeImage(name, directory, processes, nowFiles, outputs, mapped, shellJob, connections, listeners, alive, memory,
-                dumpNanos, nowLayers, clocks);
+        return new TreeImage(name, directory, processes, nowFiles, outputs, pipes, mapped, shellJob, connections, listeners, alive,
+                memory, dumpNanos, nowLayers, clocks);
     }
 
     TreeImage goingOnFrom(final Clocks then) {
-        return new TreeImage(name, directory, processes, files, outputs, mapped, shellJob, connections, listeners,
+        return new TreeImage(name, directory, processes, files, outputs, pipes, mapped, shellJob, connections, listeners,
                 alive, memory, dumpNanos, layers, then);
     }
 }

@@ -67,7 +67,7 @@ final class UserFiles {
     }
 
     /** A file of a process; in /dev/shm, which may be one of its own, the one that it has there. */
-    private static Path asSeenBy(final long pid, final String path) {
+    static Path asSeenBy(final long pid, final String path) {
         return isMemory(path) ? Proc.path(pid, "root").resolve(path.substring(1)) : Path.of(path);
     }
 
@@ -134,15 +134,30 @@ final class UserFiles {
                 findings.add(new Finding(tree.name(), path + " cannot be read: " + e.getMessage(), ""));
             }
         }
+        for (final NamedPipe pipe : tree.pipes()) {
+            try {
+                final String problem = isMemory(pipe.path()) ? "" : pipe.problem();
+                if (!problem.isEmpty()) {
+                    findings.add(new Finding(tree.name(), problem, "put it back"));
+                }
+            } catch (final IOException e) {
+                findings.add(new Finding(tree.name(), pipe.path() + " cannot be looked at: " + e.getMessage(), ""));
+            }
+        }
         return findings;
     }
 
     /**
-     * Puts the files that a tree writes back to what they were; what they had grown by is kept beside them.
+     * Puts the files that a tree writes back to what they were; what they had grown by is kept beside them. FIFOs that are missing are
+     * made.
      *
      * @param pid a process that has the /dev/shm that the tree is to have
      */
-    static void putBack(final TreeImage tree, final Path folder, final String checkpointName, final long pid) throws IOException {
+    static void putBack(final TreeImage tree, final Path folder, final String checkpointName, final long pid)
+            throws IOException, CheckpointException, InterruptedException {
+        for (final NamedPipe pipe : tree.pipes()) {
+            pipe.make(asSeenBy(pid, pipe.path()));
+        }
         for (final OutputFile file : tree.outputs()) {
             final Path path = asSeenBy(pid, file.path());
             if (!file.copy().isEmpty()) {
@@ -188,12 +203,16 @@ final class UserFiles {
 
     /** Whether it is the name of a regular file that is still there under it. */
     private static boolean named(final String path, final long pid) {
+        return hasName(path) && Files.isRegularFile(asSeenBy(pid, path));
+    }
+
+    /** Whether it is a name that a program of another host may find a file by. */
+    static boolean hasName(final String path) {
         return path.startsWith("/")
                 && !path.endsWith(DELETED)
                 && !path.startsWith("/memfd:")
                 && !path.startsWith("/proc/")
                 && !path.startsWith("/sys/")
-                && !Sharing.isVerbsDevice(path)
-                && Files.isRegularFile(asSeenBy(pid, path));
+                && !Sharing.isVerbsDevice(path);
     }
 }

@@ -14,9 +14,9 @@ import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /**
- * Two nodes of a cluster, or more: namespaces of this machine, joined by a cable or a switch, with a host name, a /dev/shm and a
- * {@link #runDirectory() run directory} of their own and all other files in common, which know each other by their names and reach
- * each other by ssh. All of it is removed at the end.
+ * Two nodes of a cluster, or more: namespaces of this machine, joined by a cable or a switch, with a host name, a /dev/shm, a folder
+ * of temporary files and a {@link #runDirectory() run directory} of their own and all other files in common, which know each other by
+ * their names and reach each other by ssh. All of it is removed at the end.
  */
 public class TwoNodes implements AutoCloseable {
     static final Duration COMMAND = Running.DEADLINE;
@@ -80,7 +80,9 @@ public class TwoNodes implements AutoCloseable {
                 + "somebody:x:%d:%d::%s:/bin/sh\n".formatted(USER, USER, work));
         for (int node = 0; node < count; node++) {
             // As /tmp is, where run directories are: each user's own is in it.
-            Files.setAttribute(Files.createDirectory(work.resolve("run-" + name(node))), "unix:mode", 01777);
+            for (final String folder : List.of("run-", "tmp-")) {
+                Files.setAttribute(Files.createDirectory(work.resolve(folder + name(node))), "unix:mode", 01777);
+            }
             final Running running = start(name(node), List.of("nsenter", "--net=" + networks.file(node), "unshare", "--uts",
                     "--mount", "--ipc", "sh", "-euc", NODE, "sh", name(node), work.toString()));
             nodes.add(running);
@@ -99,6 +101,7 @@ public class TwoNodes implements AutoCloseable {
             mount --bind "$2/passwd" /etc/passwd
             mount -t tmpfs -o mode=1777 tmpfs /dev/shm
             mount --bind "$2/run-$1" "$2/run"
+            mount --bind "$2/tmp-$1" "$2/tmp"
             mkdir "$2/cgroup-$1"
             mount --rbind /sys/fs/cgroup "$2/cgroup-$1"
             mount -t sysfs sysfs /sys
@@ -150,10 +153,8 @@ public class TwoNodes implements AutoCloseable {
 
     /** What is run from now on is run by {@link #USER}, who has no privilege. */
     public void byOrdinaryUser() throws IOException {
-        for (final Path folder : List.of(work.resolve("tmp"), work.resolve("fabric"))) {
-            Files.setAttribute(folder, "unix:uid", USER);
-            Files.setAttribute(folder, "unix:gid", USER);
-        }
+        Files.setAttribute(work.resolve("fabric"), "unix:uid", USER);
+        Files.setAttribute(work.resolve("fabric"), "unix:gid", USER);
         under = Job.commandOf(USER);
     }
 

@@ -36,6 +36,10 @@ final class LauncherRestartSystemTest {
     private static final Map<String, String> OVER_MEMORY_AND_TCP = Map.of("OMPI_MCA_pml", "ob1");
     private static final Map<String, String> OVER_TCP = Map.of("OMPI_MCA_pml", "ob1", "OMPI_MCA_btl", "tcp,self");
 
+    /** It has a FIFO below its folder of temporary files, for a debugger. */
+    private static final String OPEN_MPI = "mpirun.openmpi";
+    private static final String FIFO_MADE = "debugger_attach_fifo, which this host did not have";
+
     private TwoNodes nodes;
     private Path checkpoints;
     private List<String> at = List.of();
@@ -43,12 +47,12 @@ final class LauncherRestartSystemTest {
 
     @Test
     void openMpiOverUcxGoesOnExchangedAndOnOneNode() throws Exception {
-        goesOn(OVER_UCX, "mpirun.openmpi", "mpi-exchange-openmpi", "node1 node0", "node0");
+        goesOn(OVER_UCX, OPEN_MPI, "mpi-exchange-openmpi", "node1 node0", "node0");
     }
 
     @Test
     void openMpiOverItsOwnTransportsGoesOnOnOneNodeAndOnBothAgain() throws Exception {
-        goesOn(OVER_MEMORY_AND_TCP, "mpirun.openmpi", "mpi-exchange-openmpi", "node0", "node1", "any any", "node1 node0");
+        goesOn(OVER_MEMORY_AND_TCP, OPEN_MPI, "mpi-exchange-openmpi", "node0", "node1", "any any", "node1 node0");
     }
 
     @Test
@@ -73,9 +77,13 @@ final class LauncherRestartSystemTest {
             checkpoint("--kill");
             first.awaitEnd(ENDING);
             List<Running> running = List.of();
+            boolean madeFifo = false;
             for (int i = 0; i < restarts.length; i++) {
                 running = restart(restarts[i].split(" "));
                 goesOn(first, running);
+                for (final Running restart : running) {
+                    madeFifo |= restart.errors().contains(FIFO_MADE);
+                }
                 if (i < restarts.length - 1) {
                     checkpoint("--kill");
                     end(running);
@@ -86,6 +94,7 @@ final class LauncherRestartSystemTest {
                 restart.succeed(ENDING);
             }
             assertEquals(RANKS, first.lines("DONE ok "), first.output());
+            assertEquals(launcher.equals(OPEN_MPI), madeFifo, "a FIFO was made on a node that did not have it");
         }
     }
 
@@ -100,7 +109,7 @@ final class LauncherRestartSystemTest {
             Files.writeString(slurm.work().resolve("hpccinf.txt"), HPCC);
             final Path results = slurm.work().resolve("hpccoutf.txt");
             final Running first = slurm.run(0, "salloc", "-Q", "-N", "2", "--ntasks-per-node=2",
-                    TwoNodes.shadowverbs(), "launch", "--ckptdir", checkpoints.toString(), "mpirun.openmpi", "hpcc");
+                    TwoNodes.shadowverbs(), "launch", "--ckptdir", checkpoints.toString(), OPEN_MPI, "hpcc");
             nodes.await("hpcc's first results", () -> has(results, "Begin of MPIRandomAccess section"), first);
             checkpoint();
             nodes.await("results after the checkpoint", () -> has(results, "Begin of StarRandomAccess section"), first);
