@@ -36,6 +36,7 @@ struct again {
 	struct sockaddr_storage local, remote;
 	socklen_t length;
 	int flags;     /* of the open file; its program's */
+	bool unmade;   /* and so to be made */
 	bool connects; /* it is on its way */
 	bool finish;   /* its end of data was sent, too */
 };
@@ -166,7 +167,8 @@ static bool unmake(struct again *again)
 	return !bind(again->fd, (struct sockaddr *)&again->local, again->length) || errno == EINVAL;
 }
 
-static bool reconnect(struct again *again)
+/* What is left is a socket with the connection's own address. */
+static bool forget(struct again *again)
 {
 	int reuse = 0;
 	socklen_t size = sizeof(reuse);
@@ -189,7 +191,7 @@ static bool reconnect(struct again *again)
 	return done;
 }
 
-static void start(struct again *again)
+static void unmake_one(struct again *again)
 {
 	if (again->closed) {
 		again->fd = socket(again->local.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -211,8 +213,11 @@ static void start(struct again *again)
 			return;
 		}
 	}
-	if (!reconnect(again))
-		return;
+	again->unmade = forget(again);
+}
+
+static void start(struct again *again)
+{
 	again->flags = fcntl(again->fd, F_GETFL);
 	fcntl(again->fd, F_SETFL, again->flags | O_NONBLOCK);
 	again->connects = true;
@@ -290,14 +295,21 @@ static void finish(struct again *again, const struct timespec *end)
 	fcntl(again->fd, F_SETFL, again->flags);
 }
 
-void again_all(void)
+void again_unmake(void)
+{
+	for (size_t i = 0; i < count; i++)
+		unmake_one(&all[i]);
+}
+
+void again_make(void)
 {
 	struct timespec end;
 
 	clock_gettime(CLOCK_MONOTONIC, &end);
 	end.tv_sec += DEADLINE_S;
 	for (size_t i = 0; i < count; i++)
-		start(&all[i]);
+		if (all[i].unmade)
+			start(&all[i]);
 	for (size_t i = 0; i < count; i++) {
 		if (all[i].connects)
 			finish(&all[i], &end);

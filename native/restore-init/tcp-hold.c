@@ -19,10 +19,12 @@
  *   take PID FD INODE           the socket that process PID has as descriptor FD; a descriptor that is another one by now is an
  *                               error
  *   listen PID FD INODE ROOM    the same of one that listens; its queue is to have room for so many connections
- *   hold                        filters are attached to all that were taken, and what waits is accepted; answer: a line for each,
+ *   hold                        filters are attached to all that were taken; answer: held COUNT. From now on none comes to a
+ *                               listener any more, so it can be seen from outside which ones wait
+ *   accept                      what waits at the listeners is accepted; answer: a line for each,
  *                                 waits NUMBER LOCAL PORT REMOTE PORT SEQUENCE FINISHED DATA
  *                               with the sequence number that is expected next, whether the client's end of data has come (1, 0)
- *                               and what was read; then: held COUNT
+ *                               and what was read; then: accepted
  *   passed NUMBER               the client of the one with that number is going to make it again
  *   again PID FD INODE SEQUENCE DATA
  *                               the connection of this socket is to be made again; its other end has had DATA, and expected
@@ -60,9 +62,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of linux/tcp.h, which cannot be included beside netinet/tcp.h: repair mode ends without a probe of the other end's window. */
-#define REPAIR_OFF_QUIETLY (-1)
-
 struct taken {
 	int fd;
 	bool listens;
@@ -81,6 +80,9 @@ static void release(void)
 	int unused = 0;
 
 	room_close();
+	/* While nothing is taken in: a client's end that sent something now would hear that there is no such connection. */
+	if (!dropped)
+		again_unmake();
 	for (size_t i = 0; i < nsockets; i++) {
 		struct taken *socket = &sockets[i];
 		int on = 1;
@@ -95,7 +97,7 @@ static void release(void)
 	}
 	pending_release(dropped);
 	if (!dropped)
-		again_all();
+		again_make();
 }
 
 void complain(const char *format, ...)
@@ -154,32 +156,6 @@ bool filter(int fd)
 	if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)))
 		fail("SO_ATTACH_FILTER");
 	return true;
-}
-
-int set_repair(int fd, bool on)
-{
-	int mode = on ? 1 : REPAIR_OFF_QUIETLY;
-
-	return setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &mode, sizeof(mode));
-}
-
-uint32_t sequence(int fd, int queue)
-{
-	uint32_t number;
-	socklen_t size = sizeof(number);
-
-	if (setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, &queue, sizeof(queue)) ||
-	    getsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &number, &size))
-		fail("TCP_QUEUE_SEQ");
-	return number;
-}
-
-int state_of(int fd)
-{
-	struct tcp_info info;
-	socklen_t size = sizeof(info);
-
-	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ? TCP_CLOSE : info.tcpi_state;
 }
 
 static void bad_command(void)
@@ -263,7 +239,6 @@ static void hold(void)
 		held++;
 	}
 	room_close();
-	pending_take();
 	printf("held %zu\n", held);
 }
 
@@ -350,7 +325,10 @@ static void command(const char *line)
 		take_listener(line);
 	else if (!strcmp(line, "hold"))
 		hold();
-	else if (sscanf(line, "passed %lu", &number) == 1)
+	else if (!strcmp(line, "accept")) {
+		pending_take();
+		printf("accepted\n");
+	} else if (sscanf(line, "passed %lu", &number) == 1)
 		pending_passed(number);
 	else if (!strncmp(line, "again ", 6))
 		again(line);

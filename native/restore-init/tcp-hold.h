@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* What holds TCP connections still: one file for each thing that is done to them. */
+/* What holds TCP connections still, or makes them again: one file for each thing that is done to them. */
 #ifndef TCP_HOLD_H
 #define TCP_HOLD_H
 
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* ---- tcp-hold.c ---- */
+/* ---- tcp-hold.c, or tcp-release.c where there are two of a name ---- */
 
 /* Lets go of all that is held, says why, and ends the program. */
 _Noreturn void fail(const char *what);
@@ -17,13 +17,16 @@ __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 int descriptor_of(int pid, int fd, unsigned long inode);
 /* Nothing is taken in any more; false: the socket has a filter of its program's own, and keeps it. */
 bool filter(int fd);
+_Noreturn void out_of_memory(void);
+
+/* ---- tcp-socket.c ---- */
+
 /* In repair mode a socket says nothing to the other end, also when it is closed. */
 int set_repair(int fd, bool on);
 /* The sequence number of the next byte in that direction: TCP_RECV_QUEUE or TCP_SEND_QUEUE. In repair mode only. */
 uint32_t sequence(int fd, int queue);
 /* The kernel's number of the state. */
 int state_of(int fd);
-_Noreturn void out_of_memory(void);
 
 /* ---- tcp-pending.c: connections that no program has accepted yet ---- */
 
@@ -41,7 +44,10 @@ void pending_release(bool silent);
 void again_socket(int fd, const uint32_t *upto, uint8_t *data, size_t size);
 /* A connection whose client has closed it, and its end has arrived. */
 void again_closed(const char *local, int local_port, const char *remote, int remote_port, uint8_t *data, size_t size);
-void again_all(void);
+/* Forgets what the sockets were connected to. Nobody hears of it, whatever comes in. */
+void again_unmake(void);
+/* Then connects them again, and sends all. */
+void again_make(void);
 
 /* ---- tcp-room.c: room for what was sent and closed; what has a filter takes nothing in, so this comes before ---- */
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Connections that nobody has accepted yet go through shadowverbs-tcp-hold: tcp_hold PROGRAM. Clients and listeners are in this
- * process. Root only: for others no connection is held.
+ * Connections that nobody has accepted yet go through shadowverbs-tcp-hold, and through shadowverbs-tcp-release as after a restart:
+ * tcp_hold HOLD RELEASE. Clients and listeners are in this process. Root only: for others no connection is held.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@
 #define DEADLINE_MS 30000
 #define MUCH (6 << 20)
 
-static const char *program;
+static const char *program, *release;
 static const char *test = "start";
 static uint8_t content[MUCH];
 
@@ -285,13 +285,15 @@ static int hold(struct holder *holder, int listening, unsigned room, const struc
 			tell(holder, "take %d %d %lu", getpid(), connections[i].client, inode(connections[i].client));
 	tell(holder, "listen %d %d %lu %u", getpid(), listening, inode(listening), room);
 	tell(holder, "hold");
+	expect(holder, "held ");
+	tell(holder, "accept");
 	for (;;) {
 		char *line = answer(holder);
 		struct waiting *one = &waiting[found];
 		char local[INET6_ADDRSTRLEN], remote[INET6_ADDRSTRLEN];
 		int local_port;
 
-		if (!strncmp(line, "held ", 5)) {
+		if (!strcmp(line, "accepted")) {
 			free(line);
 			return found;
 		}
@@ -441,6 +443,93 @@ static void full_queue(void)
 	for (int i = 0; i < 2; i++)
 		close(connections[i].client);
 	close(listening);
+}
+
+/* ---- after a restart ---- */
+
+/* What its other end has had, and that it expects next; then that end is gone, and nobody has heard of it. */
+static uint32_t lose_other_end(int listening, FILE *had)
+{
+	int fd = accept4(listening, NULL, NULL, SOCK_CLOEXEC), on = 1, queue = TCP_RECV_QUEUE, size;
+	uint32_t expected;
+	socklen_t length = sizeof(expected);
+
+	CHECK(fd >= 0 && !ioctl(fd, FIONREAD, &size));
+	for (char byte; size > 0 && recv(fd, &byte, 1, MSG_DONTWAIT) == 1; size--)
+		fputc(byte, had);
+	CHECK(!fflush(had) && !setsockopt(fd, IPPROTO_TCP, TCP_REPAIR, &on, sizeof(on)));
+	CHECK(!setsockopt(fd, IPPROTO_TCP, TCP_REPAIR_QUEUE, &queue, sizeof(queue)));
+	CHECK(!getsockopt(fd, IPPROTO_TCP, TCP_QUEUE_SEQ, &expected, &length));
+	close(fd);
+	return expected;
+}
+
+static void run_release(FILE *wanted, int status)
+{
+	char pid[16], file[32];
+	int ended;
+	pid_t child;
+
+	fflush(wanted);
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	snprintf(file, sizeof(file), "/proc/self/fd/%d", fileno(wanted));
+	child = fork();
+	CHECK(child >= 0);
+	if (child == 0) {
+		execl(release, release, pid, file, (char *)NULL);
+		_exit(127);
+	}
+	CHECK(waitpid(child, &ended, 0) == child && WIFEXITED(ended) && WEXITSTATUS(ended) == status);
+}
+
+/* One whose client is there, beside another connection of the process's, and one whose client has been closed. */
+static void restored(const char *address)
+{
+	int listening = listener(address, 4);
+	FILE *had = tmpfile(), *closed_had = tmpfile(), *wanted = tmpfile();
+	struct connection connection = opened(address, port_of(listening), 5000), closed = opened(address, port_of(listening), 70);
+	struct connection other;
+	struct linger at_once = { .l_onoff = 1 };
+	struct sockaddr_storage peer;
+	uint32_t expected;
+	int server;
+
+	test = "restored";
+	settle(&connection);
+	shutdown(closed.client, SHUT_WR);
+	settle(&closed);
+	expected = lose_other_end(listening, had);
+	lose_other_end(listening, closed_had);
+	other = opened(address, port_of(listening), 0);
+	server = accepted(listening, &peer);
+	setsockopt(closed.client, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+	close(closed.client);
+	closed.client = -1;
+	fprintf(wanted, "again %s %d %s %d %u /proc/%d/fd/%d\n", address, ntohs(((struct sockaddr_in *)&connection.name)->sin_port), address,
+		port_of(listening), expected, getpid(), fileno(had));
+	fprintf(wanted, "closed %s %d %s %d - /proc/%d/fd/%d\n", address, ntohs(((struct sockaddr_in *)&closed.name)->sin_port), address,
+		port_of(listening), getpid(), fileno(closed_had));
+	run_release(wanted, 0);
+	fclose(had);
+	fclose(closed_had);
+	is_as_before(listening, &closed, true);
+	is_as_before(listening, &connection, false);
+	CHECK(send(server, "s", 1, 0) == 1);
+	wait_for(other.client, POLLIN);
+	close(other.client);
+	close(server);
+	fclose(wanted);
+	close(listening);
+}
+
+static void not_restored(void)
+{
+	FILE *wanted = tmpfile();
+
+	test = "not restored";
+	fputs("again 127.0.0.1 1 127.0.0.1 2 - -\n", wanted);
+	run_release(wanted, 1);
+	fclose(wanted);
 }
 
 /* Its client has closed it and is gone; only what it has sent is there. */
@@ -629,13 +718,14 @@ int main(int argc, char **argv)
 {
 	char stale[64];
 
-	if (argc != 2)
+	if (argc != 3)
 		return 2;
 	if (geteuid()) {
 		puts("  skipped: only root can hold connections");
 		return 0;
 	}
 	program = argv[1];
+	release = argv[2];
 	signal(SIGPIPE, SIG_IGN);
 	for (size_t i = 0; i < MUCH; i++)
 		content[i] = i * 2654435761u >> 13;
@@ -660,6 +750,9 @@ int main(int argc, char **argv)
 	full_queue();
 	closed_client();
 	old_end_in_the_way();
+	restored("127.0.0.1");
+	restored("::1");
+	not_restored();
 	not_passed(false);
 	not_passed(true);
 	dropped();

@@ -82,12 +82,17 @@ $(TEST_DIR)/shadowverbs-tcp-hold: $(TCP_HOLD:%=restore-init/%) restore-init/tcp-
 	@echo '  TEST  $@'
 	@$(OF_RESTORE_INIT)
 
+$(TEST_DIR)/shadowverbs-tcp-release: $(TCP_RELEASE:%=restore-init/%) restore-init/tcp-hold.h restore-init/tcp-quiet.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(OF_RESTORE_INIT)
+
 $(TEST_DIR)/tcp_hold: tests/tcp_hold.c | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(OF_RESTORE_INIT)
 
 check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi $(TEST_DIR)/rsh $(TEST_DIR)/shadowverbs-rsh \
-		$(TEST_DIR)/shadowverbs-rshd $(TEST_DIR)/shadowverbs-tcp-hold $(TEST_DIR)/tcp_hold
+		$(TEST_DIR)/shadowverbs-rshd $(TEST_DIR)/shadowverbs-tcp-hold $(TEST_DIR)/shadowverbs-tcp-release \
+		$(TEST_DIR)/tcp_hold
 	@tests/rooms
 	@tests/coverage $(LIBRARY)
 	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
@@ -98,4 +103,5 @@ check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi $(TEST_
 	@echo rsh
 	@ASAN_OPTIONS=detect_leaks=0:abort_on_error=1 timeout 180 $(TEST_DIR)/rsh $(TEST_DIR)
 	@echo tcp_hold
-	@ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1 timeout 180 $(TEST_DIR)/tcp_hold $(TEST_DIR)/shadowverbs-tcp-hold
+	@ASAN_OPTIONS=abort_on_error=1 UBSAN_OPTIONS=halt_on_error=1 timeout 180 $(TEST_DIR)/tcp_hold $(TEST_DIR)/shadowverbs-tcp-hold \
+		$(TEST_DIR)/shadowverbs-tcp-release

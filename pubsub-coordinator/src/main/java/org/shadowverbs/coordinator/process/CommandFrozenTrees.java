@@ -186,7 +186,7 @@ final class CommandFrozenTrees implements FrozenTrees {
         }
         refuseFolder(subject, folder);
         return new TreeImage(tree.name(), name, processes(tree), List.of(), List.of(), List.of(), List.of(), false, List.of(), List.of(),
-                List.of(), 0, System.nanoTime() - start, List.of(), null);
+                List.of(), List.of(), 0, System.nanoTime() - start, List.of(), null);
     }
 
     /** What is not a file can't be checked by a checksum, and nothing would be no image. */

@@ -53,6 +53,8 @@ final class CriuFrozenTrees implements FrozenTrees {
     private Sharing sharing;
     /** Null while connections take in what comes. */
     private TcpHold tcp;
+    /** Null until connections are held. */
+    private TakenBacklog backlog;
     /** Null: there is no freezer, or nothing was frozen. */
     private Guard guard;
     private long freezeNanos;
@@ -223,7 +225,7 @@ final class CriuFrozenTrees implements FrozenTrees {
      * {@link TcpHold} drops what comes later.
      */
     private void settle(final List<ProcessTree> trees) throws IOException, CheckpointException {
-        if (sharing.connected().isEmpty()) {
+        if (sharing.connected().isEmpty() && !sharing.unaccepted()) {
             return;
         }
         try {
@@ -296,7 +298,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             }
             if (tcp != null) {
                 // Before the first image of any: two ends may be in two trees.
-                tcp.hold(sharing.connected());
+                backlog = TakenBacklog.take(tcp, sharing, groups.keySet().iterator().next().top().pid());
             }
             if (plan.increments()) {
                 tools.askKernel(criu);
@@ -415,7 +417,7 @@ final class CriuFrozenTrees implements FrozenTrees {
         return new CriuWrittenImages.Written(tree.top().pid(), new TreeImage(
                 tree.name(), name, processes(still, shared), List.of(), outputs,
                 NamedPipe.of(still, shared), UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still),
-                tcp == null ? List.of() : tcp.alive(), UserFiles.memory(tree.top().pid()), dumpNanos, List.of(), null),
+                tcp == null ? List.of() : tcp.alive(), backlog == null ? List.of() : backlog.write(tree, folder), UserFiles.memory(tree.top().pid()), dumpNanos, List.of(), null),
                 base, copied, false);
     }
 

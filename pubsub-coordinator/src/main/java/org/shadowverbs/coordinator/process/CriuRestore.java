@@ -222,11 +222,31 @@ final class CriuRestore {
             lines.append("exec 3<'").append(work.resolve(GO)).append("'; : >'").append(work(tree).resolve(ARRIVED))
                     .append("'; cat <&3\n");
         }
-        lines.append("exec '").append(release).append("' \"$CRTOOLS_INIT_PID\"\n");
+        lines.append("exec '").append(release).append("' \"$CRTOOLS_INIT_PID\"");
+        if (!trees.get(tree).unaccepted().isEmpty()) {
+            lines.append(" '").append(unaccepted(tree)).append('\'');
+        }
+        lines.append('\n');
         final Path script = work(tree).resolve("script");
         Files.writeString(script, lines);
         Files.setPosixFilePermissions(script, PosixFilePermissions.fromString("rwx------"));
         return script;
+    }
+
+    /** Writes which connections are to be made again that no program had accepted: tcp-release.c. */
+    private Path unaccepted(final int number) throws IOException {
+        final TreeImage tree = trees.get(number);
+        final StringBuilder lines = new StringBuilder();
+        for (final UnacceptedConnection saved : tree.unaccepted()) {
+            final TcpConnection now = moves(tree).of(saved.connection());
+            lines.append(saved.closed() ? "closed " : "again ").append(now.localAddress()).append(' ').append(now.localPort())
+                    .append(' ').append(now.remoteAddress()).append(' ').append(now.remotePort()).append(' ')
+                    .append(saved.sequence() == null || saved.closed() ? "-" : saved.sequence().toString()).append(' ')
+                    .append(saved.data().isEmpty() ? "-"
+                            : request.imageDirectory().resolve(tree.directory()).resolve(saved.data()).toAbsolutePath())
+                    .append('\n');
+        }
+        return Files.writeString(work(number).resolve("unaccepted"), lines);
     }
 
     private Path work(final int tree) {
@@ -237,7 +257,7 @@ final class CriuRestore {
     private Path images(final int number) throws IOException, InterruptedException {
         final TreeImage tree = trees.get(number);
         final Path saved = request.imageDirectory().resolve(tree.directory()).toAbsolutePath();
-        final boolean moved = tree.established() || !moves(tree).equals(SocketMoves.NONE);
+        final boolean moved = tree.established() || !tree.listeners().isEmpty() || !moves(tree).equals(SocketMoves.NONE);
         if (!moved && tree.layers().isEmpty() && PlainImages.packedBytes(request.imageDirectory(), tree) == 0) {
             return saved;
         }
@@ -273,7 +293,7 @@ final class CriuRestore {
         if (tree.established()) {
             command.add("--tcp-established");
         }
-        if (request.gate() != null || tree.established()) {
+        if (request.gate() != null || tree.established() || !tree.unaccepted().isEmpty()) {
             command.addAll(List.of("--action-script", script(number).toString()));
         }
         for (final Map.Entry<String, Integer> entry : descriptors.entrySet()) {

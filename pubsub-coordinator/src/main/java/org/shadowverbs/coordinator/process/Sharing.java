@@ -49,11 +49,14 @@ final class Sharing {
     private final Map<ProcessTree, List<TcpListener>> listeners = new HashMap<>();
     private final List<TcpEnd> leaving = new ArrayList<>();
     private final List<TcpHold.Socket> connected = new ArrayList<>();
+    private final List<TcpHold.Socket> listening = new ArrayList<>();
     private final List<TcpHold.Socket> receiving = new ArrayList<>();
     private final List<TcpConnection> leftOver = new ArrayList<>();
     private final Map<Long, List<Holder>> holders = new LinkedHashMap<>();
     /** The pseudo terminals whose masters a tree holds. */
     private final Map<ProcessTree, Set<Integer>> masters = new HashMap<>();
+    /** Null: nothing of the job listens. */
+    private Backlog backlog;
     /** Null: to be looked at when it is first needed. */
     private OutsideWorld outside;
 
@@ -120,6 +123,11 @@ final class Sharing {
     /** Ends on this host that were closed by a process of the job's connections, and still have something to send. */
     List<TcpConnection> leftOver() {
         return leftOver;
+    }
+
+    /** Whether connections have come to the job's listeners that nobody has accepted yet. */
+    boolean unaccepted() {
+        return backlog != null && !backlog.waiting().isEmpty();
     }
 
     /** The sockets of all TCP connections. */
@@ -373,6 +381,10 @@ final class Sharing {
                 listening(first, socket);
             }
         }
+        if (!listening.isEmpty()) {
+            backlog = backlog(tcp);
+            passing.addAll(passing(backlog));
+        }
     }
 
     private boolean hasLink(final ProcessTree.Member member) {
@@ -416,16 +428,43 @@ final class Sharing {
 
     private void listening(final Holder holder, final TcpSockets.Socket socket) {
         listeners.computeIfAbsent(holder.tree(), tree -> new ArrayList<>()).add(socket.listener());
-        if (socket.unread() > 0) {
-            passing.add(new Finding(subject(holder), "has not accepted all TCP connections yet that came to port "
-                    + socket.local().getPort(), ""));
-        }
+        listening.add(held(holder));
+    }
+
+    private static TcpHold.Socket held(final Holder holder) {
+        return new TcpHold.Socket(holder.member().ids().pid(), holder.descriptor().fd(), holder.descriptor().inode());
+    }
+
+    /** Connections that have come to the job's listeners, as the tables of a process's network have them now. */
+    Backlog backlog(final TcpSockets sockets) {
+        return Backlog.of(sockets, holders::containsKey);
+    }
+
+    /** What keeps connections of a backlog from being made again. */
+    List<Finding> passing(final Backlog backlog) {
+        return backlog.problems().stream().map(problem -> new Finding(subject(holders.get(problem.listener().inode()).getFirst()),
+                "nobody has accepted a TCP connection yet that came to port " + problem.listener().local().getPort() + " "
+                        + problem.what(), "")).toList();
+    }
+
+    /** How a process has a socket of the job. */
+    TcpHold.Socket held(final long inode) {
+        return held(holders.get(inode).getFirst());
+    }
+
+    /** Of which tree a process is that has a socket of the job. */
+    ProcessTree tree(final long inode) {
+        return holders.get(inode).getFirst().tree();
+    }
+
+    /** The sockets that listen. */
+    List<TcpHold.Socket> listening() {
+        return listening;
     }
 
     private void tcp(final Holder holder, final TcpSockets.Socket socket, final TcpSockets sockets) {
         final TcpSockets.Socket other = sockets.peer(socket);
-        final TcpHold.Socket held = new TcpHold.Socket(
-                holder.member().ids().pid(), holder.descriptor().fd(), holder.descriptor().inode());
+        final TcpHold.Socket held = held(holder);
         connected.add(held);
         connections.computeIfAbsent(holder.tree(), tree -> new ArrayList<>()).add(socket.connection());
         final List<Holder> others = other == null ? null : holders.get(other.inode());
@@ -443,8 +482,6 @@ final class Sharing {
             final TcpSockets.Socket listener = unheld.notAccepted() ? sockets.listener(socket) : null;
             if (listener != null && !holds(listener)) {
                 outside(holder, socket, listener);
-            } else if (unheld.notAccepted()) {
-                passing.add(new Finding(subject(holder), "has a TCP connection that nobody has accepted yet", ""));
             } else if (unheld.leftOver()) {
                 receiving.add(held);
                 leftOver.add(unheld.connection());

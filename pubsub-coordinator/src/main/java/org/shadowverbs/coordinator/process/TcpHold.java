@@ -3,9 +3,11 @@ package org.shadowverbs.coordinator.process;
 
 import java.io.BufferedReader;
 import java.io.IOException;
+import java.net.InetAddress;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -16,10 +18,16 @@ import java.util.concurrent.TimeoutException;
 final class TcpHold implements AutoCloseable {
     private static final String PROGRAM = "shadowverbs-tcp-hold";
     private static final long ANSWER_SECONDS = 20;
+    /** Longer than it takes to give up a connection that is to be made again. */
+    private static final long END_SECONDS = 30;
     private static final String ALIVE = "alive ";
+    private static final String WAITS = "waits ";
+    private static final String ERROR = "error ";
+    private static final String NOTHING = "-";
 
     private final Process process;
     private final List<Long> alive = new ArrayList<>();
+    private final List<Had> accepted = new ArrayList<>();
 
     /**
      * A socket.
@@ -29,6 +37,34 @@ final class TcpHold implements AutoCloseable {
      * @param inode its inode
      */
     record Socket(long pid, int fd, long inode) {
+    }
+
+    /**
+     * A socket that listens.
+     *
+     * @param room how many connections its queue is to have room for at least
+     */
+    record Listener(Socket socket, int room) {
+    }
+
+    /**
+     * What the listener's end of a connection has had that no program has accepted.
+     *
+     * @param number     of the connection, counted from 0
+     * @param connection as its client has it
+     * @param sequence   of the byte that is expected next
+     */
+    record Had(int number, TcpConnection connection, long sequence, byte[] data) {
+    }
+
+    /**
+     * A connection that is to be made again.
+     *
+     * @param connection as its client has it
+     * @param client     the client's socket; null: its program has closed it
+     * @param had        null: nothing has come to the listener's end
+     */
+    record Again(TcpConnection connection, Socket client, Had had) {
     }
 
     private TcpHold(final Process process) {
@@ -53,15 +89,49 @@ final class TcpHold implements AutoCloseable {
         ask("tell\n", "told");
     }
 
-    /** From now on they take in nothing. */
-    void hold(final List<Socket> sockets) throws IOException, CheckpointException, InterruptedException {
-        ask(commands("take", sockets) + "hold\n", "held");
+    /** From now on they take in nothing, and nothing comes to the listeners. */
+    void hold(final List<Socket> sockets, final List<Listener> listeners)
+            throws IOException, CheckpointException, InterruptedException {
+        final StringBuilder commands = new StringBuilder(commands("take", sockets));
+        listeners.forEach(listener -> commands.append("listen ").append(name(listener.socket())).append(' ')
+                .append(listener.room()).append('\n'));
+        ask(commands + "hold\n", "held");
+    }
+
+    /** Takes the connections out of the listeners' queues. Those that nobody makes {@link #again} are reset at the end. */
+    List<Had> accept() throws IOException, CheckpointException, InterruptedException {
+        ask("accept\n", "accepted");
+        return accepted;
+    }
+
+    /** These connections are made again when they all go on. */
+    void again(final List<Again> connections) throws IOException, CheckpointException, InterruptedException {
+        final StringBuilder commands = new StringBuilder();
+        for (final Again one : connections) {
+            final TcpConnection ends = one.connection();
+            if (one.client() == null) {
+                commands.append("closed ").append(ends.localAddress()).append(' ').append(ends.localPort()).append(' ')
+                        .append(ends.remoteAddress()).append(' ').append(ends.remotePort());
+            } else {
+                commands.append("again ").append(name(one.client())).append(' ')
+                        .append(one.had() == null ? NOTHING : Long.toString(one.had().sequence()));
+            }
+            final boolean data = one.had() != null && one.had().data().length > 0;
+            commands.append(' ').append(data ? HexFormat.of().formatHex(one.had().data()) : NOTHING).append('\n');
+            if (one.had() != null) {
+                commands.append("passed ").append(one.had().number()).append('\n');
+            }
+        }
+        ask(commands + "check\n", "ready");
+    }
+
+    private static String name(final Socket socket) {
+        return socket.pid() + " " + socket.fd() + " " + socket.inode();
     }
 
     private static String commands(final String name, final List<Socket> sockets) {
         final StringBuilder commands = new StringBuilder();
-        sockets.forEach(socket -> commands.append(name).append(' ').append(socket.pid()).append(' ').append(socket.fd())
-                .append(' ').append(socket.inode()).append('\n'));
+        sockets.forEach(socket -> commands.append(name).append(' ').append(name(socket)).append('\n'));
         return commands.toString();
     }
 
@@ -106,12 +176,28 @@ final class TcpHold implements AutoCloseable {
     }
 
     private String answer(final BufferedReader answers) throws IOException {
-        String line = answers.readLine();
-        while (line != null && line.startsWith(ALIVE)) {
-            alive.add(Long.parseLong(line.substring(ALIVE.length())));
-            line = answers.readLine();
+        for (String line = answers.readLine();; line = answers.readLine()) {
+            if (line != null && line.startsWith(ALIVE)) {
+                alive.add(Long.parseLong(line.substring(ALIVE.length())));
+            } else if (line != null && line.startsWith(WAITS)) {
+                accepted.add(had(line.split(" ")));
+            } else {
+                return line;
+            }
         }
-        return line;
+    }
+
+    /** Of the words: waits NUMBER LOCAL PORT REMOTE PORT SEQUENCE FINISHED DATA, with the ends as the listener has them. */
+    private static Had had(final String[] word) throws IOException {
+        final TcpConnection listeners = new TcpConnection(numeric(word[2]), Integer.parseInt(word[3]), numeric(word[4]),
+                Integer.parseInt(word[5]));
+        return new Had(Integer.parseInt(word[1]), listeners.mirrored(), Long.parseLong(word[6]),
+                word[8].equals(NOTHING) ? new byte[0] : HexFormat.of().parseHex(word[8]));
+    }
+
+    /** As all addresses are written here. */
+    private static String numeric(final String address) throws IOException {
+        return HostAddress.numeric(InetAddress.ofLiteral(address));
     }
 
     /** Lets them go on. */
@@ -119,9 +205,11 @@ final class TcpHold implements AutoCloseable {
     public void close() {
         try {
             process.getOutputStream().close();
-            if (!process.waitFor(ANSWER_SECONDS, TimeUnit.SECONDS)) {
+            if (!process.waitFor(END_SECONDS, TimeUnit.SECONDS)) {
                 process.destroyForcibly();
             }
+            process.inputReader(StandardCharsets.UTF_8).lines().filter(line -> line.startsWith(ERROR))
+                    .forEach(line -> System.err.println("shadowverbs: " + line.substring(ERROR.length())));
         } catch (final IOException e) {
             return; // It has ended.
         } catch (final InterruptedException e) {

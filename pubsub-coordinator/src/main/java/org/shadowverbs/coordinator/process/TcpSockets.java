@@ -20,6 +20,7 @@ final class TcpSockets {
     private static final int ESTABLISHED = 0x01;
     private static final int SYN_RECEIVED = 0x03;
     private static final int CLOSED = 0x07;
+    private static final int CLOSE_WAIT = 0x08;
     private static final int WORD = 4;
 
     private final Map<Long, Socket> byInode = new HashMap<>();
@@ -52,7 +53,12 @@ final class TcpSockets {
 
         /** Of one that no process has: whether it waits to be accepted. */
         boolean notAccepted() {
-            return state == ESTABLISHED || state == SYN_RECEIVED;
+            return state == ESTABLISHED || state == SYN_RECEIVED || ending();
+        }
+
+        /** Whether the other end has sent all. */
+        boolean ending() {
+            return state == CLOSE_WAIT;
         }
 
         /** Whether its other end is on the same host, for certain. */
@@ -130,8 +136,16 @@ final class TcpSockets {
 
     /** One that listens where a socket connects to, on this host; null: none. */
     Socket listener(final Socket connecting) {
-        return byInode.values().stream().filter(socket -> socket.listening() && socket.listener().collidesWith(
-                new TcpListener(connecting.connection().remoteAddress(), connecting.connection().remotePort())))
+        return listener(new TcpListener(connecting.connection().remoteAddress(), connecting.connection().remotePort()));
+    }
+
+    /** One that listens where an end that waits to be accepted has come to; null: none. */
+    Socket listenerOf(final Socket end) {
+        return listener(end.listener());
+    }
+
+    private Socket listener(final TcpListener at) {
+        return byInode.values().stream().filter(socket -> socket.listening() && socket.listener().collidesWith(at))
                 .findFirst().orElse(null);
     }
 

@@ -21,6 +21,7 @@ import org.shadowverbs.coordinator.images.Cores;
  * @param connections its ends of open TCP connections
  * @param listeners   its TCP sockets that listen; none in images of versions that did not say
  * @param alive       inodes of TCP sockets that ask whether the other end is alive, which the image does not say of them
+ * @param unaccepted  connections that no program had accepted, and that are made again; none in images of versions that did not say
  * @param memory      a number of its /dev/shm if that is not the host's; 0: it is, or an older version has not said
  * @param dumpNanos   time to dump it
  * @param layers      what its memory builds on, the next one first; none in a whole image
@@ -38,6 +39,7 @@ public record TreeImage(
         List<TcpConnection> connections,
         List<TcpListener> listeners,
         List<Long> alive,
+        List<UnacceptedConnection> unaccepted,
         long memory,
         long dumpNanos,
         List<ImageLayer> layers,
@@ -46,6 +48,7 @@ public record TreeImage(
         pipes = pipes == null ? List.of() : pipes;
         listeners = listeners == null ? List.of() : listeners;
         alive = alive == null ? List.of() : alive;
+        unaccepted = unaccepted == null ? List.of() : unaccepted;
         layers = layers == null ? List.of() : layers;
     }
 
@@ -99,11 +102,11 @@ public record TreeImage(
 
     TreeImage with(final List<ImageFile> nowFiles, final List<ImageLayer> nowLayers) {
         return new TreeImage(name, directory, processes, nowFiles, outputs, pipes, mapped, shellJob, connections, listeners, alive,
-                memory, dumpNanos, nowLayers, clocks);
+                unaccepted, memory, dumpNanos, nowLayers, clocks);
     }
 
     TreeImage goingOnFrom(final Clocks then) {
         return new TreeImage(name, directory, processes, files, outputs, pipes, mapped, shellJob, connections, listeners,
-                alive, memory, dumpNanos, layers, then);
+                alive, unaccepted, memory, dumpNanos, layers, then);
     }
 }

@@ -37,7 +37,7 @@ final class SavedImages {
         }
         final TreeImage tree = new TreeImage("rank 0", "tree-0", List.of(new ProcessImage("rank 0", 10, 0, "app", 1, List.of())),
                 files(root.resolve(CHECKPOINT).resolve(DIRECTORY).resolve("tree-0"), random, sizes), List.of(), List.of(), List.of(), false,
-                List.of(), List.of(), List.of(), 0, 1, layers, null);
+                List.of(), List.of(), List.of(), List.of(), 0, 1, layers, null);
         return new Manifest.HostPart("here", DIRECTORY, List.of(), List.of(),
                 new HostImages("fake", "here", "0", "cpu", List.of(), List.of(tree), tree.bytes(), 1, 1), List.of());
     }

@@ -120,7 +120,7 @@ final class ChainPropertyTest {
         final List<ImageLayer> layers = chain.stream().map(base -> new ImageLayer(base, "host/tree-0",
                 List.of(new ImageFile("pages-1.img", 1, "00000000")))).toList();
         final TreeImage tree = new TreeImage("rank 0", "tree-0", List.of(new ProcessImage("rank 0", 10, 0, "app", 1, List.of())),
-                List.of(), List.of(), List.of(), List.of(), false, List.of(), List.of(), List.of(), 0, 1, layers, null);
+                List.of(), List.of(), List.of(), List.of(), false, List.of(), List.of(), List.of(), List.of(), 0, 1, layers, null);
         CheckpointFolder.begin(directory, "job", epoch).commit(new Manifest(Manifest.SCHEMA, "job", epoch, parent, null, "", false,
                 1, Map.of(), 1, 1, List.of(new Manifest.HostPart("here", "host", List.of(), List.of(), new HostImages("fake", "here",
                         "0", "cpu", List.of(), List.of(tree), 1, 1, 1), List.of())), List.of(), null, ""), () -> { });

@@ -24,7 +24,7 @@ class PortionsTest {
     private static TreeImage tree(final int rank, final long memory, final TcpConnection... connections) {
         return new TreeImage("rank " + rank, "tree-" + rank, List.of(new ProcessImage("rank " + rank, 100 + rank, 0,
                 "app", 1, List.of())), List.of(new ImageFile("pages.img", 10 + rank, "sum")), List.of(), List.of(), List.of(),
-                false, List.of(connections), List.of(), List.of(), memory, 1, List.of(), null);
+                false, List.of(connections), List.of(), List.of(), List.of(), memory, 1, List.of(), null);
     }
 
     /** One rank in each tree, numbered as the trees are. */

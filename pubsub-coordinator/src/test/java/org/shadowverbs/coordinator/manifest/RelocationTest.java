@@ -36,7 +36,7 @@ class RelocationTest {
             final List<TcpConnection> connections, final List<TcpListener> listeners) {
         final String name = "program on " + origin;
         final TreeImage tree = new TreeImage(name, "tree-0", List.of(new ProcessImage(name, 10, 0, "app", 1, List.of())), List.of(),
-                List.of(), List.of(), List.of(), false, connections, listeners, List.of(), 0, 1, List.of(), null);
+                List.of(), List.of(), List.of(), false, connections, listeners, List.of(), List.of(), 0, 1, List.of(), null);
         return new Manifest.HostPart(origin, "host-" + origin, List.of(),
                 List.of(new Manifest.TreePart(10, name, List.of("app"), "/", null, origin)),
                 new HostImages("fake", origin, "0", "cpu", List.of(), List.of(tree), 0, 1, 1), origins);

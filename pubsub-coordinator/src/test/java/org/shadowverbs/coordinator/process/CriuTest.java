@@ -684,7 +684,7 @@ final class CriuTest {
         final HostImages elsewhere = new HostImages(saved.implementation(), saved.host(), saved.kernel(), saved.cpuModel(),
                 saved.cpuFlags(), saved.trees().stream().map(tree -> new TreeImage(tree.name(), tree.directory(),
                         tree.processes(), tree.files(), tree.outputs(), tree.pipes(), tree.mapped(), tree.shellJob(), tree.connections(),
-                        tree.listeners(), tree.alive(), tree.memory(), tree.dumpNanos(), tree.layers(),
+                        tree.listeners(), tree.alive(), tree.unaccepted(), tree.memory(), tree.dumpNanos(), tree.layers(),
                         tree.clocks().plus(later))).toList(),
                 saved.bytes(), saved.freezeNanos(), saved.saveNanos());
         final Clocks now = Clocks.now();

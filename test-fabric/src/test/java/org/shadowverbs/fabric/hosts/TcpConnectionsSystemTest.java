@@ -39,8 +39,8 @@ final class TcpConnectionsSystemTest {
     private static final int PORT = 18600;
     /** Of processor time, in which all of them send and read a lot. */
     private static final double SECONDS_OF_WORK = 0.3;
-    /** On one host all but those that are accepted late, for a connection that nobody has accepted can't be saved. */
-    private static final String OF_ONE_HOST = "busy,blocking,idle,half-opener,half-acceptor,short,left,crossed";
+    /** All that there are. */
+    private static final String OF_ONE_HOST = "busy,blocking,idle,half-opener,half-acceptor,short,late,left,crossed";
     /** And none that are opened all the time: when one host stands still already, those of the other come to it. */
     private static final String OF_TWO_HOSTS = "busy,blocking,idle,half-opener,half-acceptor";
     private static final String EXCHANGED = "on each other's hosts";
