@@ -4,42 +4,24 @@
  * tcp_hold HOLD RELEASE. Clients and listeners are in this process. Root only: for others no connection is held.
  */
 #define _GNU_SOURCE
+#include "tcp_connection.h"
+
 #include <arpa/inet.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(condition)                                                                                      \
-	do {                                                                                                  \
-		if (!(condition)) {                                                                           \
-			fprintf(stderr, "%s:%d: %s: %s (%s)\n", __FILE__, __LINE__, test, #condition,         \
-				strerror(errno));                                                             \
-			exit(1);                                                                              \
-		}                                                                                             \
-	} while (0)
-
 #define MOST_CONNECTIONS 8
-#define DEADLINE_MS 30000
-#define MUCH (6 << 20)
 
 static const char *program, *release;
-static const char *test = "start";
-static uint8_t content[MUCH];
 
 /* ---- the program ---- */
 
@@ -120,150 +102,6 @@ static unsigned long inode(int fd)
 
 	CHECK(!fstat(fd, &is));
 	return is.st_ino;
-}
-
-/* ---- connections ---- */
-
-struct connection {
-	int client;
-	size_t sent;
-	struct sockaddr_storage name;
-};
-
-static socklen_t parse(const char *address, int port, struct sockaddr_storage *name)
-{
-	struct sockaddr_in6 *six = (struct sockaddr_in6 *)name;
-	struct sockaddr_in *four = (struct sockaddr_in *)name;
-
-	memset(name, 0, sizeof(*name));
-	if (inet_pton(AF_INET, address, &four->sin_addr) == 1) {
-		four->sin_family = AF_INET;
-		four->sin_port = htons(port);
-		return sizeof(*four);
-	}
-	CHECK(inet_pton(AF_INET6, address, &six->sin6_addr) == 1);
-	six->sin6_family = AF_INET6;
-	six->sin6_port = htons(port);
-	return sizeof(*six);
-}
-
-static int port_of(int fd)
-{
-	struct sockaddr_storage name;
-	socklen_t length = sizeof(name);
-
-	CHECK(!getsockname(fd, (struct sockaddr *)&name, &length));
-	return ntohs(((struct sockaddr_in *)&name)->sin_port);
-}
-
-static int listener(const char *address, int backlog)
-{
-	struct sockaddr_storage name;
-	socklen_t length = parse(address, 0, &name);
-	int fd = socket(name.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-	CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&name, length) && !listen(fd, backlog));
-	return fd;
-}
-
-/* Sends so much, or as much as goes. */
-static void send_some(struct connection *connection, size_t size)
-{
-	while (connection->sent < size) {
-		ssize_t more = send(connection->client, content + connection->sent, size - connection->sent, MSG_DONTWAIT);
-
-		if (more < 0) {
-			CHECK(errno == EAGAIN);
-			return;
-		}
-		connection->sent += more;
-	}
-}
-
-static struct connection opened(const char *address, int port, size_t size)
-{
-	struct connection connection = { .client = socket(strchr(address, ':') ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0) };
-	struct sockaddr_storage name;
-	socklen_t length = parse(address, port, &name);
-
-	CHECK(connection.client >= 0 && !connect(connection.client, (struct sockaddr *)&name, length));
-	length = sizeof(connection.name);
-	CHECK(!getsockname(connection.client, (struct sockaddr *)&connection.name, &length));
-	send_some(&connection, size);
-	return connection;
-}
-
-/* Until nothing is under way any more that the other end has room for. */
-static void settle(const struct connection *connection)
-{
-	int queued = 1, before = -1;
-
-	for (int looks = 0; queued && queued != before && looks < 1000; looks++) {
-		before = queued;
-		usleep(30000);
-		CHECK(!ioctl(connection->client, SIOCOUTQ, &queued));
-	}
-}
-
-static void wait_for(int fd, short events)
-{
-	struct pollfd ready = { .fd = fd, .events = events };
-
-	CHECK(poll(&ready, 1, DEADLINE_MS) == 1);
-}
-
-static int accepted(int fd, struct sockaddr_storage *peer)
-{
-	socklen_t length = sizeof(*peer);
-	int one;
-
-	wait_for(fd, POLLIN);
-	one = accept4(fd, (struct sockaddr *)peer, &length, SOCK_CLOEXEC);
-	CHECK(one >= 0);
-	return one;
-}
-
-static void receives(int fd, size_t size)
-{
-	static uint8_t got[MUCH];
-	size_t read = 0;
-
-	while (read < size) {
-		ssize_t more;
-
-		wait_for(fd, POLLIN);
-		more = recv(fd, got + read, size - read, 0);
-		CHECK(more > 0);
-		read += more;
-	}
-	CHECK(!memcmp(got, content, size));
-}
-
-/* What the server's program finds is what it would have found, and the two can speak to each other. */
-static void is_as_before(int listening, struct connection *connection, bool finished)
-{
-	struct sockaddr_storage peer;
-	int server = accepted(listening, &peer);
-	char byte = 0;
-
-	CHECK(((struct sockaddr_in *)&peer)->sin_port == ((struct sockaddr_in *)&connection->name)->sin_port);
-	receives(server, connection->sent);
-	if (finished) {
-		wait_for(server, POLLIN);
-		CHECK(recv(server, &byte, 1, 0) == 0);
-	} else if (connection->client >= 0) {
-		CHECK(recv(server, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
-		CHECK(send(connection->client, "c", 1, 0) == 1);
-		wait_for(server, POLLIN);
-		CHECK(recv(server, &byte, 1, 0) == 1 && byte == 'c');
-	}
-	if (connection->client >= 0) {
-		CHECK(send(server, "s", 1, 0) == 1);
-		wait_for(connection->client, POLLIN);
-		CHECK(recv(connection->client, &byte, 1, 0) == 1 && byte == 's');
-		close(connection->client);
-	}
-	close(server);
 }
 
 /* ---- holding ---- */
@@ -727,8 +565,7 @@ int main(int argc, char **argv)
 	program = argv[1];
 	release = argv[2];
 	signal(SIGPIPE, SIG_IGN);
-	for (size_t i = 0; i < MUCH; i++)
-		content[i] = i * 2654435761u >> 13;
+	make_content();
 
 	test = "IPv4";
 	goes_through("127.0.0.1", "127.0.0.1", 0, false);

@@ -86,7 +86,7 @@ $(TEST_DIR)/shadowverbs-tcp-release: $(TCP_RELEASE:%=restore-init/%) restore-ini
 	@echo '  TEST  $@'
 	@$(OF_RESTORE_INIT)
 
-$(TEST_DIR)/tcp_hold: tests/tcp_hold.c | $(TEST_DIR)
+$(TEST_DIR)/tcp_hold: tests/tcp_hold.c tests/tcp_connection.c tests/tcp_connection.h | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(OF_RESTORE_INIT)
 
