@@ -12,7 +12,7 @@ import java.nio.file.StandardOpenOption;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.util.Map;
 
-/** A CRIU that waits, or fails, when it is to dump while there is an obstacle. */
+/** A CRIU that waits, or fails, when it is told to dump while there is an obstacle. One that stands by has not been told yet. */
 public final class CriuWithObstacle implements AutoCloseable {
     private final Path folder;
     private final Path obstacle;
@@ -23,8 +23,21 @@ public final class CriuWithObstacle implements AutoCloseable {
         obstacle = folder.resolve("obstacle");
         met = folder.resolve("met");
         final Path script = folder.resolve("criu");
-        Files.writeString(script, "#!/bin/sh\nif [ -e '" + obstacle + "' ]; then\n\tcase \"$*\" in *dump*) : >'" + met
-                + "'; " + action + " ;; esac\nfi\nexec '" + criu() + "' \"$@\"\n");
+        Files.writeString(script, """
+                #!/bin/sh
+                case "$*" in *dump*)
+                    if [ -e '%1$s/obstacle' ]; then
+                        if [ -n "$SHADOWVERBS_CRIU_STANDBY" ]; then
+                            unset SHADOWVERBS_CRIU_STANDBY
+                            echo stands by
+                            read -r word || exit 1
+                        fi
+                        : >'%1$s/met'
+                        %2$s
+                    fi ;;
+                esac
+                exec '%3$s' "$@"
+                """.formatted(folder, action, criu()));
         Files.setPosixFilePermissions(script, PosixFilePermissions.fromString("rwxr-xr-x"));
     }
 
