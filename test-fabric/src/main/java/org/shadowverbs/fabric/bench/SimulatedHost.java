@@ -220,7 +220,14 @@ final class SimulatedHost implements AutoCloseable {
     }
 
     private void next(final Answer a, final Phase phase, final int round) {
-        ranks.forEach(rank -> contribute(rank, a.epoch(), a.attempt(), phase, round));
+        job.afterAll(Phase.of(a.phase()), a.round(), () -> {
+            lock.lock();
+            try {
+                ranks.forEach(rank -> contribute(rank, a.epoch(), a.attempt(), phase, round));
+            } finally {
+                lock.unlock();
+            }
+        });
     }
 
     // ---- what ranks say ----

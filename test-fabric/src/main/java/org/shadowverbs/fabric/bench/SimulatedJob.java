@@ -63,6 +63,22 @@ final class SimulatedJob implements AutoCloseable {
         final Meter meter = new Meter();
         final AtomicInteger answered = new AtomicInteger();
         volatile Figures figures;
+        /** What hosts do then; null: all ranks have their answers. */
+        private List<Runnable> next = new ArrayList<>();
+
+        synchronized boolean waits(final Runnable then) {
+            return next != null && next.add(then);
+        }
+
+        void over() {
+            figures = meter.read();
+            final List<Runnable> ready;
+            synchronized (this) {
+                ready = next;
+                next = null;
+            }
+            ready.forEach(Thread.ofVirtual()::start);
+        }
     }
 
     /** Measures what is used from its making on. */
@@ -149,7 +165,14 @@ final class SimulatedJob implements AutoCloseable {
     void delivered(final Phase phase, final int round) {
         final Step step = exchanges.get(name(phase, round));
         if (step.answered.incrementAndGet() == ranks) {
-            step.figures = step.meter.read();
+            step.over();
+        }
+    }
+
+    /** Runs it when all ranks have the answer of that exchange: what one takes is not to have the end of another in it. */
+    void afterAll(final Phase phase, final int round, final Runnable next) {
+        if (!exchanges.get(name(phase, round)).waits(next)) {
+            next.run();
         }
     }
 
