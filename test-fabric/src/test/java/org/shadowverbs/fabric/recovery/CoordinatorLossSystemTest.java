@@ -11,8 +11,11 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
+import java.util.Set;
 import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
@@ -25,21 +28,30 @@ import org.shadowverbs.fabric.harness.TwoHosts;
 
 /**
  * A job with a store that all hosts reach loses the host that its coordinator is on, with half of its ranks. Another host's agent starts
- * a coordinator, the job comes back by itself with the right result, and nothing is left behind.
+ * a coordinator, the job comes back by itself with the right result, and nothing is left behind. -Dshadowverbs.recovery.coordinators
+ * and .seed say at how many random moments, and which.
  */
 @Timeout(1_800)
 final class CoordinatorLossSystemTest {
     private static final Duration ENDING = Running.DEADLINE;
+    private static final int MOMENTS = Integer.getInteger("shadowverbs.recovery.coordinators", 1);
+    private static final long SEED = Long.getLong("shadowverbs.recovery.seed", System.nanoTime());
+    private static final int LONGEST_CHECKPOINT_MILLIS = 3_000;
     private static final int HOSTS = 3;
     private static final int RANKS = 4;
     private static final String RECOVERED = " recovered in ";
+    private static final String REPLACED = "coordinator ends: another coordinator has taken over";
     private static final String TAKEN = "the job's coordinator was lost; its place is taken";
 
     private final List<Running> programs = new ArrayList<>();
     private TwoHosts hosts;
     private Path stop;
-    /** When the host was lost, by System.nanoTime. */
+    /** The host of the coordinator. */
+    private int at;
+    /** When it was lost, by System.nanoTime. */
     private long lost;
+    /** How often each host had taken a coordinator's place by then. */
+    private final int[] taken = new int[HOSTS];
 
     @Test
     void hostIsKilledBetweenCheckpoints() throws Exception {
@@ -73,21 +85,47 @@ final class CoordinatorLossSystemTest {
         }
     }
 
-    /** It lives on, and its coordinator with it: that one acts no more, and the host is as good as a spare one when it is back. */
+    /**
+     * It lives on, and its coordinator with it: that one acts no more, and the host is as good as a spare one when it is back. Then the
+     * next one's host is cut off.
+     */
     @Test
-    void hostIsCutOffAndComesBack() throws Exception {
-        try (TwoHosts three = TwoHosts.startWithStore(Map.of(), HOSTS, "--exit-on-last", "--recover-job", "5")) {
+    void hostsAreCutOffAtRandomMomentsAndComeBack() throws Exception {
+        System.out.println("-Dshadowverbs.recovery.seed=" + SEED + " -Dshadowverbs.recovery.coordinators=" + MOMENTS);
+        final Random random = new Random(SEED);
+        final Set<Integer> cutOnce = new HashSet<>();
+        try (TwoHosts three = TwoHosts.startWithStore(Map.of(), HOSTS, "--exit-on-last", "--recover-job", "1000")) {
             launch(three);
             hosts.checkpoint();
-            cut();
-            awaitSuccessor();
-            work();
-            hosts.cut(0, false);
-            await("the first coordinator to see that it is none any more", () -> contains(hosts.coordinatorLog(0),
-                    "coordinator ends: another coordinator has taken over"));
-            await("all hosts to be there again", () -> status().get("agents").size() == HOSTS);
-            work();
-            finish();
+            for (int moment = 0; moment < MOMENTS; moment++) {
+                final int its = at;
+                final int ended = lines(hosts.coordinatorLog(its), REPLACED);
+                Running checkpoint = null;
+                if (random.nextInt(3) > 0) {
+                    checkpoint = hosts.command(its, "checkpoint");
+                    Thread.sleep(random.nextInt(LONGEST_CHECKPOINT_MILLIS)); // the moment is what is random here
+                }
+                System.out.println("host of the coordinator, " + TwoHosts.name(its) + ", in " + status().get("stage").asText());
+                cut();
+                cutOnce.add(its);
+                awaitSuccessor();
+                if (checkpoint != null) {
+                    checkpoint.awaitEnd(ENDING);
+                }
+                work();
+                hosts.cut(its, false);
+                await("the coordinator before to see that it is none any more",
+                        () -> lines(hosts.coordinatorLog(its), REPLACED) > ended);
+                await("all hosts to be there again", () -> status().get("agents").size() == HOSTS);
+                work();
+            }
+            final List<Running> left = new ArrayList<>();
+            for (int host = 0; host < HOSTS - 1; host++) {
+                if (!cutOnce.contains(host)) {
+                    left.addAll(programs.subList(host * RANKS / 2, (host + 1) * RANKS / 2));
+                }
+            }
+            finish(left);
         }
     }
 
@@ -123,40 +161,44 @@ final class CoordinatorLossSystemTest {
 
     private void cut() throws Exception {
         lost = System.nanoTime();
-        hosts.cut(0, true);
+        for (int host = 0; host < HOSTS; host++) {
+            taken[host] = lines(hosts.coordinatorLog(host), TAKEN);
+        }
+        hosts.cut(at, true);
     }
 
     /** The host of the coordinator: nothing is heard of it from one moment to the next. */
     private void kill() throws Exception {
         cut();
-        hosts.processes(0).forEach(ProcessHandle::destroyForcibly);
+        hosts.processes(at).forEach(ProcessHandle::destroyForcibly);
     }
 
     /** Another coordinator is there. */
     private void awaitTaken() throws Exception {
-        final Looks looks = new Looks();
-        final long end = System.nanoTime() + ENDING.toNanos();
-        int at = 0;
-        while (at == 0) {
-            for (int host = 1; host < HOSTS; host++) {
-                at = contains(hosts.coordinatorLog(host), TAKEN) ? host : at;
+        final int before = at;
+        await("another coordinator", () -> {
+            for (int host = 0; host < HOSTS; host++) {
+                at = lines(hosts.coordinatorLog(host), TAKEN) > taken[host] ? host : at;
             }
-            if (System.nanoTime() > end) {
-                throw new AssertionError("waited " + ENDING.toSeconds() + " s for another coordinator" + said());
-            }
-            looks.rest();
-        }
+            return at != before;
+        });
         hosts.coordinatorIsOn(at);
     }
 
     /** Another coordinator is there, and has brought the job back. */
     private void awaitSuccessor() throws Exception {
+        final int[] recovered = new int[HOSTS];
+        for (int host = 0; host < HOSTS; host++) {
+            recovered[host] = lines(hosts.coordinatorLog(host), RECOVERED);
+        }
         awaitTaken();
-        await("the job to be back", () -> contains(hosts.coordinatorLog(), RECOVERED));
+        await("the job to be back", () -> lines(hosts.coordinatorLog(), RECOVERED) > recovered[at]);
         // For docs/PERFORMANCE.md.
         System.out.printf("back %.1f s after the host was lost%n", (System.nanoTime() - lost) / 1e9);
-        Files.readAllLines(hosts.coordinatorLog()).stream().filter(line -> line.contains(RECOVERED) || line.contains(TAKEN))
-                .forEach(System.out::println);
+        for (final String what : List.of(TAKEN, RECOVERED)) {
+            Files.readAllLines(hosts.coordinatorLog()).stream().filter(line -> line.contains(what)).reduce((first, last) -> last)
+                    .ifPresent(System.out::println);
+        }
     }
 
     private void finish() throws Exception {
@@ -180,9 +222,9 @@ final class CoordinatorLossSystemTest {
         }
     }
 
-    private static boolean contains(final Path log, final String text) {
+    private static int lines(final Path log, final String text) {
         try {
-            return Files.exists(log) && Files.readString(log).contains(text);
+            return Files.exists(log) ? (int) Files.readAllLines(log).stream().filter(line -> line.contains(text)).count() : 0;
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
