@@ -6,7 +6,7 @@ package org.shadowverbs.fabric.harness;
  * from machine to machine: where they end before it, there is another attempt, with more.
  */
 public final class EnoughRounds {
-    private static final int MORE = 4;
+    private static final int MORE = 2;
     private static final int MOST = 100_000_000;
 
     /** A whole test of programs with so many rounds. */

@@ -90,6 +90,7 @@ final class LauncherSystemTest {
         }
     }
 
+    /** With which status Hydra ends is chance, also without ShadowVerbs. */
     @ParameterizedTest
     @ValueSource(strings = {OPEN_MPI, "mpirun.mpich"})
     void interruptEndsAll(final String launcher) throws Exception {
@@ -99,7 +100,8 @@ final class LauncherSystemTest {
             final Running mpi = launch(List.of("setsid"), launcher, "node0,node0,node1,node1", "sh", "-c", WHO + "; sleep 1000");
             two.await("all ranks", () -> mpi.lines("rank ") == RANKS, mpi);
             two.succeed(0, "kill", "-INT", "--", "-" + mpi.pid());
-            assertNotEquals(0, mpi.awaitEnd(ENDING));
+            final int status = mpi.awaitEnd(ENDING);
+            assertTrue(status != 0 || !launcher.equals(OPEN_MPI), mpi.output() + mpi.errors());
             awaitNobody();
         }
     }
