@@ -211,11 +211,11 @@ final class CoordinatorLossSystemTest {
         for (final Running program : that) {
             program.succeed(ENDING);
         }
-        Selfcheck.verify(programs.getFirst());
         for (int host = 0; host < HOSTS; host++) {
             final int each = host;
             await("the end of all on " + TwoHosts.name(host), () -> left(each).isEmpty());
         }
+        Selfcheck.verify(programs.getFirst());
         for (final String key : hosts.store("KEYS", "*").lines().filter(line -> !line.isBlank()).toList()) {
             // That the job is over is remembered for a while.
             assertTrue(Long.parseLong(hosts.store("PTTL", key).strip()) > 0, key);
