@@ -33,6 +33,7 @@ public final class WriteCount implements AutoCloseable {
     private static final long IS_PRESENT = 1 << 3;
     private static final long IS_SWAPPED = 1 << 4;
     private static final long IS_ZERO = 1 << 5;
+    private static final int EPERM = 1;
     private static final int REGIONS = 4096;
     private static final int REGION_SIZE = 24;
 
@@ -93,7 +94,10 @@ public final class WriteCount implements AutoCloseable {
      */
     synchronized List<PageRange> take(final int pagemap, final VmArea area) throws IOException {
         if (area.writable() && register(area)) {
-            return scan(pagemap, area, PROTECT_MATCHING | MUST_BE_PROTECTABLE, 0);
+            final List<PageRange> counted = scan(pagemap, area, PROTECT_MATCHING | MUST_BE_PROTECTABLE, 0);
+            // Else the program has mapped something else there meanwhile, which counts as written to as long as nobody counts it.
+            return counted != null ? counted : scan(pagemap, area, 0, 0).stream()
+                    .map(range -> new PageRange(range.start(), range.end(), true)).toList();
         }
         // One that cannot be written to now may have been counted when it could: what was not written to is taken for known.
         final List<PageRange> known = new ArrayList<>(scan(pagemap, area, 0, 0));
@@ -119,7 +123,12 @@ public final class WriteCount implements AutoCloseable {
         }
     }
 
-    /** @param required what pages must be, besides present or swapped, and neither of a file nor the page of zeros */
+    /**
+     * Looks at an area, see PAGEMAP_SCAN in Documentation/admin-guide/mm/pagemap.rst of the kernel.
+     *
+     * @param required what pages must be, besides present or swapped, and neither of a file nor the page of zeros
+     * @return null: there are pages that must be protectable, and are not
+     */
     private static List<PageRange> scan(final int pagemap, final VmArea area, final long flags, final long required)
             throws IOException {
         final List<PageRange> found = new ArrayList<>();
@@ -131,6 +140,9 @@ public final class WriteCount implements AutoCloseable {
                     IS_FILE | IS_ZERO | required, IS_PRESENT | IS_SWAPPED, IS_PROTECTABLE | IS_WRITTEN};
                 MemorySegment.copy(fields, 0, scan, ValueLayout.JAVA_LONG, 0, fields.length);
                 final int count = Kernel.ioctl(pagemap, PAGEMAP_SCAN, scan);
+                if (count == -EPERM && (flags & MUST_BE_PROTECTABLE) != 0) {
+                    return null;
+                }
                 if (count < 0) {
                     throw new IOException("PAGEMAP_SCAN: errno " + -count);
                 }
