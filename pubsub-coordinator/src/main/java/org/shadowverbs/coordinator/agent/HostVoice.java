@@ -55,6 +55,8 @@ public final class HostVoice {
     private Map<String, byte[]> publish = new LinkedHashMap<>();
     private Set<String> want = new LinkedHashSet<>();
     private long bytes;
+    /** When the last of the gates opened that are told of, by System.nanoTime. */
+    private long opened;
 
     /**
      * @param coordinator is sent what is to be said
@@ -93,9 +95,16 @@ public final class HostVoice {
         said(uid, expected);
     }
 
-    /** @param expected how many ranks of this host are to open their gates */
-    public void done(final String uid, final long epoch, final int expected) {
+    /**
+     * A gate is open.
+     *
+     * @param openNanos for how long
+     * @param expected how many ranks of this host are to open theirs
+     */
+    public void done(final String uid, final long epoch, final long openNanos, final int expected) {
         begin(new Topic(epoch, 0, Topic.DONE, 0), 0);
+        final long at = System.nanoTime() - Math.max(0, openNanos);
+        opened = uids.isEmpty() || at - opened > 0 ? at : opened;
         said(uid, expected);
     }
 
@@ -127,7 +136,9 @@ public final class HostVoice {
         coordinator.accept(topic.isExchange()
                 ? new HostContribution(topic.epoch, topic.attempt, (byte) topic.phase, topic.round, uids, against,
                 notes, publish, want)
-                : new HostRanks(topic.epoch, topic.phase == Topic.DONE, uids));
+                : topic.phase == Topic.DONE
+                        ? new HostRanks(topic.epoch, true, System.nanoTime() - opened, uids)
+                        : new HostRanks(topic.epoch, false, 0, uids));
         uids = new ArrayList<>();
         against = new LinkedHashSet<>();
         notes = new LinkedHashMap<>();

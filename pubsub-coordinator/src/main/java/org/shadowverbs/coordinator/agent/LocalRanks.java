@@ -235,7 +235,7 @@ final class LocalRanks {
                 case Done d -> {
                     rank.state = MemberState.RUNNING;
                     rank.pendingVerdict = null;
-                    voice.done(rank.uid, d.epoch(), inEpoch(d.epoch()) == 0 ? 0 : Integer.MAX_VALUE);
+                    voice.done(rank.uid, d.epoch(), d.openNanos(), inEpoch(d.epoch()) == 0 ? 0 : Integer.MAX_VALUE);
                 }
                 case Hold h -> rank.send(new Held(problemOf(() -> rank.hold(h.socket()))));
                 case GiveBack g -> rank.send(new Held(problemOf(() -> rank.giveBack(g.socket()))));

@@ -346,9 +346,13 @@ public final class RankLink implements AutoCloseable {
         send(new Detached(epoch));
     }
 
-    /** The gate is open again: after REPLAYED, or after an abort without reattachment. */
-    public void done(final long epoch) throws IOException {
-        send(new Done(epoch));
+    /**
+     * The gate is open again: after REPLAYED, or after an abort without reattachment.
+     *
+     * @param openNanos for how long, in nanoseconds
+     */
+    public void done(final long epoch, final long openNanos) throws IOException {
+        send(new Done(epoch, openNanos));
     }
 
     /** This rank can't go on with the checkpoint: it is given up for all, with this message. */

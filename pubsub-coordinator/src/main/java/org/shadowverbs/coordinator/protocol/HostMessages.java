@@ -109,8 +109,10 @@ public final class HostMessages {
             implements Message {
     }
 
-    /** Those ranks have detached ({@code done} false), or opened their gates. */
-    public record HostRanks(long epoch, boolean done, List<String> uids) implements Message {
+    /**
+     * Those ranks have detached ({@code done} false), or opened their gates, the last of them this many nanoseconds ago.
+     */
+    public record HostRanks(long epoch, boolean done, long openNanos, List<String> uids) implements Message {
     }
 
     /** A frame (type and body) for those ranks of the agent, or for all when the list is empty. */

@@ -90,7 +90,8 @@ public final class RankMessages {
     public record Detached(long epoch) implements Message {
     }
 
-    public record Done(long epoch) implements Message {
+    /** @param openNanos for how many nanoseconds the gate has been open */
+    public record Done(long epoch, long openNanos) implements Message {
     }
 
     public record Fail(long epoch, byte phase, String message) implements Message {

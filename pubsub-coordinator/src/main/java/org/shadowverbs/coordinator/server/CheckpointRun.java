@@ -461,7 +461,9 @@ final class CheckpointRun {
         epoch.turnBack();
         final String problem = epoch.isAbandoned() ? "the job is brought back"
                 : thawAndReattach("resumed", "", Reattachment.Way.of(epoch));
-        final long stopped = System.nanoTime() - closed;
+        // Ranks that keep their devices go on before they tell anybody.
+        final long opened = epoch.lastOpened();
+        final long stopped = (problem.isEmpty() && opened != 0 ? opened : System.nanoTime()) - closed;
         phaseDone(attached ? "RESUME" : "REATTACH", start, ranksDone());
         epoch.ranksRun();
         String failure = "";
@@ -486,13 +488,16 @@ final class CheckpointRun {
     }
 
     private String stoodStill(final long nanos) {
-        return "programs stood still " + Sizes.seconds(nanos) + ": " + took("CLOSE", "PAIRED", "DRAIN", "DETACH")
-                + " to settle their work, " + took("FREEZE") + " to freeze, " + took("SAVE") + " to write, "
-                + took("RESUME", "REATTACH") + " to go on";
+        final long settling = took("CLOSE", "PAIRED", "DRAIN", "DETACH");
+        final long freezing = took("FREEZE");
+        final long writing = took("SAVE");
+        return "programs stood still " + Sizes.seconds(nanos) + ": " + Sizes.seconds(settling) + " to settle their work, "
+                + Sizes.seconds(freezing) + " to freeze, " + Sizes.seconds(writing) + " to write, "
+                + Sizes.seconds(Math.max(0, nanos - settling - freezing - writing)) + " to go on";
     }
 
-    private String took(final String... phases) {
-        return Sizes.seconds(Stream.of(phases).mapToLong(phase -> phaseNanos.getOrDefault(phase, 0L)).sum());
+    private long took(final String... phases) {
+        return Stream.of(phases).mapToLong(phase -> phaseNanos.getOrDefault(phase, 0L)).sum();
     }
 
     /** No checkpoint comes of it: what was written is removed and the job runs on as before. */

@@ -75,6 +75,8 @@ final class Epoch {
     private Stopped stop;
     /** Why nothing that goes on now is to go on, before {@link #beginEnding}; null: it is. */
     private Stopped abandoned;
+    /** When the last gate opened on the way back, by System.nanoTime; 0: none has. */
+    private long lastOpened;
 
     /**
      * @param lock the job's
@@ -242,6 +244,7 @@ final class Epoch {
         try {
             course = Course.BACK;
             stop = null;
+            lastOpened = 0;
         } finally {
             lock.unlock();
         }
@@ -844,11 +847,23 @@ final class Epoch {
         }
     }
 
-    /** Its gates are open. */
-    void done(final Rank rank, final long ofEpoch) {
+    /** When the last gate opened that is known of, by System.nanoTime; 0: none has on the way back. */
+    long lastOpened() {
+        lock.lock();
+        try {
+            return lastOpened;
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Its gate is open, for so long already. */
+    void done(final Rank rank, final long ofEpoch, final long openNanos) {
         if (ofEpoch != number) {
             return;
         }
+        final long at = System.nanoTime() - Math.max(0, openNanos);
+        lastOpened = lastOpened == 0 || at - lastOpened > 0 ? at : lastOpened;
         rank.state = MemberState.RUNNING;
         rank.waitingFor = "";
         if (course == Course.CHECKPOINT && participants.contains(rank)) {

@@ -553,7 +553,7 @@ final class Job {
             return;
         }
         if (m.done()) {
-            epoch.done(rank, m.epoch());
+            epoch.done(rank, m.epoch(), m.openNanos());
         } else {
             epoch.detached(rank, m.epoch());
         }

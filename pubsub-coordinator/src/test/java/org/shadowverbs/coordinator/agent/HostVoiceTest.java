@@ -82,7 +82,7 @@ class HostVoiceTest {
             switch (turn % 5) {
                 case 0, 1 -> voice.contributes(uid, contribution(turn / 5, Phase.DRAIN, turn % 5), 3);
                 case 2 -> voice.detached(uid, 1, 3);
-                case 3 -> voice.done(uid, 1, Integer.MAX_VALUE);
+                case 3 -> voice.done(uid, 1, 0, Integer.MAX_VALUE);
                 default -> voice.flush();
             }
             if (turn % 5 != 4) {

@@ -63,7 +63,7 @@ class TrainingAgentTest {
             assertEquals(Verdict.Outcome.RESUMED, Verdict.parse(line).outcome());
             final RankLink again = connect(RankHello.State.REATTACHING);
             assertEquals(epoch, again.epoch());
-            again.done(epoch);
+            again.done(epoch, 0);
             checkpoint.get(DEADLINE.toSeconds(), TimeUnit.SECONDS);
             again.close();
         }

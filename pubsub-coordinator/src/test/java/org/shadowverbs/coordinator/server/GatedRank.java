@@ -177,7 +177,7 @@ final class GatedRank implements AutoCloseable {
             } else if (!refused.isEmpty()) {
                 link.fail(epoch, Phase.CLOSE, refused);
             }
-            link.done(epoch);
+            link.done(epoch, 0);
         }
     }
 

@@ -90,7 +90,7 @@ class LostAgentTest {
         final FrameChannel next = agent("next");
         next.write(new RankJoined(rank("heard", 0, 1)));
         next.write(new RankJoined(rank("unheard", 1, 0)));
-        next.write(new HostRanks(1, true, List.of("heard")));
+        next.write(new HostRanks(1, true, 0, List.of("heard")));
         Thread.ofPlatform().daemon().start(() -> {
             try {
                 for (;;) {

@@ -150,14 +150,14 @@ final class TestRank implements AutoCloseable {
                         Duration.ofSeconds(20), this::hear);
             }
             if (attached) {
-                link.done(r.epoch());
+                link.done(r.epoch(), 0);
                 opened.add(r.epoch());
                 return;
             }
         } catch (CheckpointAborted e) {
             aborts.add(e);
             if (!e.reattach()) {
-                link.done(r.epoch());
+                link.done(r.epoch(), 0);
                 opened.add(r.epoch());
                 return;
             }
@@ -183,7 +183,7 @@ final class TestRank implements AutoCloseable {
                 aborts.add(e);
             }
         }
-        link.done(epoch);
+        link.done(epoch, 0);
         opened.add(epoch);
     }
 

@@ -83,6 +83,8 @@ final class Checkpoint {
     private final PeerTable peers;
     private boolean ranksHaveLeft;
     private Gate gate = Gate.OPEN;
+    /** When it was opened again, by System.nanoTime. */
+    private long openedAt = System.nanoTime();
     private Ending ending;
     /** The XRC domains with a file, as of CLOSE. */
     private SharedDomains shared;
@@ -112,8 +114,12 @@ final class Checkpoint {
      * @param ids its ids from now on, or null when they are what they were
      * @param failedIn the phase that it could not go on with, or null
      * @param failure why
+     * @param openedAt when its gate was opened again, by System.nanoTime
      */
-    record Ending(long epoch, OwnerRecord ids, Phase failedIn, String failure) {
+    record Ending(long epoch, OwnerRecord ids, Phase failedIn, String failure, long openedAt) {
+        Ending openedAt(final long when) {
+            return new Ending(epoch, ids, failedIn, failure, when);
+        }
     }
 
     /** How the rank finds its agent; after a restart, another. */
@@ -144,7 +150,7 @@ final class Checkpoint {
         this.request = request;
         this.epoch = request.epoch();
         this.peers = new PeerTable(model, link.rank());
-        this.ending = new Ending(epoch, null, null, null);
+        this.ending = new Ending(epoch, null, null, null, 0);
     }
 
     /** @return how it has ended, which the coordinator is to be told; the gate is open */
@@ -158,7 +164,7 @@ final class Checkpoint {
             endWith(t);
         }
         tellProgram();
-        return ending;
+        return ending.openedAt(openedAt);
     }
 
     /** It runs again. */
@@ -184,7 +190,7 @@ final class Checkpoint {
                 cannotGoBack(reason);
             } else {
                 library.say("checkpoint " + epoch + " cannot go on: " + reason);
-                ending = new Ending(epoch, ending.ids(), Phase.CLOSE, reason);
+                ending = new Ending(epoch, ending.ids(), Phase.CLOSE, reason, 0);
                 if (gate != Gate.OPEN) {
                     reopen();
                 }
@@ -192,7 +198,7 @@ final class Checkpoint {
         } finally {
             if (gate != Gate.OPEN) {
                 library.gateOpen();
-                gate = Gate.OPEN;
+                isOpen();
             }
         }
     }
@@ -410,7 +416,12 @@ final class Checkpoint {
         } else {
             library.gateOpen();
         }
+        isOpen();
+    }
+
+    private void isOpen() {
         gate = Gate.OPEN;
+        openedAt = System.nanoTime();
     }
 
     /**
@@ -609,6 +620,7 @@ final class Checkpoint {
         if (gate != Gate.OPEN) {
             gate = Gate.OPEN;
             attached.goOn();
+            isOpen();
             tellProgram(); // the agent may be long in coming
             timings.end("gate open");
         }
@@ -656,8 +668,8 @@ final class Checkpoint {
         try {
             final OwnerRecord own = reattach.run(way, epoch, roster.numbers(), peers.connections(),
                     request.deadlineSeconds());
-            gate = Gate.OPEN;
-            ending = new Ending(epoch, own, null, null);
+            isOpen();
+            ending = new Ending(epoch, own, null, null, 0);
             disconnections.reattached();
         } catch (Refusal e) {
             cannotGoBack(e.getMessage());
@@ -668,13 +680,13 @@ final class Checkpoint {
 
     /** The others need not wait for this process; it goes on with its queue pairs in error. */
     private void cannotGoBack(final String reason) {
-        ending = new Ending(epoch, null, Phase.PUBLISHED, reason);
+        ending = new Ending(epoch, null, Phase.PUBLISHED, reason, 0);
         try {
             link.fail(epoch, Phase.PUBLISHED, reason);
         } catch (IOException e) {
             timings.note(e.getMessage()); // it is said again by the next link
         }
         reattach.giveUp(reason);
-        gate = Gate.OPEN;
+        isOpen();
     }
 }

@@ -179,7 +179,7 @@ public final class CheckpointThread implements Runnable, Job, Checkpoint.Agent, 
         }
         disconnections.leaveExitMessages();
         if (ending != null) {
-            link.done(ending.epoch());
+            link.done(ending.epoch(), System.nanoTime() - ending.openedAt());
         }
     }
 

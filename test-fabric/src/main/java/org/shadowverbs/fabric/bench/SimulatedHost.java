@@ -168,7 +168,7 @@ final class SimulatedHost implements AutoCloseable {
         if (joins) {
             job.joined();
         } else if (attached) {
-            voice.done(rank.uid, m.epoch(), numbered == ranks.size() ? 0 : Integer.MAX_VALUE);
+            voice.done(rank.uid, m.epoch(), 0, numbered == ranks.size() ? 0 : Integer.MAX_VALUE);
             job.opened();
         } else {
             contribute(rank, m.epoch(), m.attempt(), Phase.PUBLISHED, 0);
@@ -212,7 +212,7 @@ final class SimulatedHost implements AutoCloseable {
                 }
             }
             case REPLAYED -> ranks.forEach(rank -> {
-                voice.done(rank.uid, a.epoch(), rank == ranks.getLast() ? 0 : Integer.MAX_VALUE);
+                voice.done(rank.uid, a.epoch(), 0, rank == ranks.getLast() ? 0 : Integer.MAX_VALUE);
                 job.opened();
             });
             default -> next(a, Phase.of(a.phase() + 1), 0);
