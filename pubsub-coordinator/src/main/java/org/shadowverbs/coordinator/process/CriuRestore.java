@@ -36,6 +36,8 @@ final class CriuRestore {
     private static final int SPARE = 20;
     private static final String GO = "go";
     private static final String ARRIVED = "arrived";
+    /** What the script has said. */
+    private static final String SAID = "said";
     private static final String RELEASE = "shadowverbs-tcp-release";
 
     private final Path criu;
@@ -178,10 +180,17 @@ final class CriuRestore {
             final int status = RestoreInit.get(running.get(i), stall, trees.get(i).name() + ": CRIU");
             if (status != 0) {
                 throw new CheckpointException(trees.get(i).name() + ": CRIU could not restore it (status " + status
-                        + "): " + CriuCommand.reason(work(i).resolve(CriuCommand.LOG), ""));
+                        + "): " + CriuCommand.reason(work(i).resolve(CriuCommand.LOG), "") + saidByScript(i));
             }
         }
         return nanos.stream().map(CompletableFuture::join).toList();
+    }
+
+    /** CRIU knows only that its script has failed. */
+    private String saidByScript(final int tree) throws IOException {
+        final Path said = work(tree).resolve(SAID);
+        final String text = Files.exists(said) ? String.join("; ", Files.readAllLines(said)) : "";
+        return text.isEmpty() ? "" : "; " + text;
     }
 
     /** Waits until all have come as far as they may alone, or one has failed. */
@@ -222,7 +231,7 @@ final class CriuRestore {
             lines.append("exec 3<'").append(work.resolve(GO)).append("'; : >'").append(work(tree).resolve(ARRIVED))
                     .append("'; cat <&3\n");
         }
-        lines.append("exec '").append(release).append("' \"$CRTOOLS_INIT_PID\"");
+        lines.append("exec 2>'").append(work(tree).resolve(SAID)).append("' '").append(release).append("' \"$CRTOOLS_INIT_PID\"");
         if (!trees.get(tree).unaccepted().isEmpty()) {
             lines.append(" '").append(unaccepted(tree)).append('\'');
         }
