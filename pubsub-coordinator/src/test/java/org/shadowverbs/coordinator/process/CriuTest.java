@@ -486,6 +486,26 @@ final class CriuTest {
     }
 
     @Test
+    void saysWhichTcpConnectionCannotBeMadeAgain() throws Exception {
+        final Process process = start(out, programs.opener(), "tcp");
+        TestPrograms.awaitLines(out, 10);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(root("both", process)));
+        try (FrozenTrees frozen = criu.freeze(request(root("both", process)))) {
+            frozen.kill();
+        }
+        final TreeImage tree = saved.trees().getFirst();
+        final TreeImage wrong = new TreeImage(tree.name(), tree.directory(), tree.processes(), tree.files(), tree.outputs(), tree.pipes(),
+                tree.mapped(), tree.shellJob(), tree.connections(), tree.listeners(), tree.alive(),
+                List.of(new UnacceptedConnection(new TcpConnection("127.0.0.1", 1, "127.0.0.1", 2), null, false, "")), tree.memory(),
+                tree.dumpNanos(), tree.layers(), tree.clocks());
+        final CheckpointException refused = assertThrows(CheckpointException.class, () -> restore(directory, new HostImages(
+                saved.implementation(), saved.host(), saved.kernel(), saved.cpuModel(), saved.cpuFlags(), List.of(wrong), saved.bytes(),
+                saved.freezeNanos(), saved.saveNanos())));
+        assertTrue(refused.getMessage().contains("no socket has the connection from port 1 to port 2"), refused::getMessage);
+    }
+
+    @Test
     void carriesTcpBetweenTrees() throws Exception {
         final Process process = start(out, programs.opener(), "tcp", "300");
         TestPrograms.awaitLines(out, 10);
