@@ -416,8 +416,10 @@ final class CriuFrozenTrees implements FrozenTrees {
         final List<OutputFile> outputs = UserFiles.outputs(still, folder);
         return new CriuWrittenImages.Written(tree.top().pid(), new TreeImage(
                 tree.name(), name, processes(still, shared), List.of(), outputs,
-                NamedPipe.of(still, shared), UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still), shared.listeners(still),
-                tcp == null ? List.of() : tcp.alive(), backlog == null ? List.of() : backlog.write(tree, folder), UserFiles.memory(tree.top().pid()), dumpNanos, List.of(), null),
+                NamedPipe.of(still, shared), UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still),
+                shared.listeners(still), tcp == null ? List.of() : tcp.alive(),
+                backlog == null ? List.of() : backlog.write(tree, folder), UserFiles.memory(tree.top().pid()), dumpNanos,
+                List.of(), null),
                 base, copied, false);
     }
 

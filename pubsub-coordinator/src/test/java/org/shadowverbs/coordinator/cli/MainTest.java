@@ -224,7 +224,8 @@ class MainTest {
     @Test
     void whatTheDeviceDoesNotHaveIsSaidBeforeAnythingIsRestored() throws Exception {
         final Path folder = CheckpointFolder.begin(directory, "job", 1).commit(new Manifest(Manifest.SCHEMA, "job", 1, 0L, null, "", false,
-                0, Map.of(), 1, 0, List.of(), List.of(new Needs(3, "mlx5_0", true, Map.of("max_sge", 30L, "phys_port_cnt", 2L), Map.of())), null, ""), () -> { });
+                0, Map.of(), 1, 0, List.of(), List.of(new Needs(3, "mlx5_0", true,
+                        Map.of("max_sge", 30L, "phys_port_cnt", 2L), Map.of())), null, ""), () -> { });
         final Ran ran = run(environment(), "restart", "--backend", "ib2tcp", folder.toString());
         assertEquals(1, ran.status());
         oneLine(ran, "restart: rank 3: phys_port_cnt 2 was used on device mlx5_0, and ib2tcp has 1");
@@ -314,7 +315,8 @@ class MainTest {
             final Map<String, String> environment = new HashMap<>(environment());
             environment.putAll(redis.environment());
             final String nowhere = Integer.toString(unusedPort());
-            final CoordinatorOptions options = new CoordinatorOptions("localhost", 0, null, directory.resolve("run"), directory, Interval.NONE,
+            final CoordinatorOptions options = new CoordinatorOptions("localhost", 0, null, directory.resolve("run"), directory,
+                    Interval.NONE,
                     RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false);
             try (Coordinator coordinator = new Coordinator(options, (run, job) -> RedisStore.open(redis.place(), job, false))) {
                 Ran found = run(environment, "status", "-p", nowhere);

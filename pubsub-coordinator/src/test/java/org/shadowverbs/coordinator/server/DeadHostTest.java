@@ -81,7 +81,8 @@ class DeadHostTest {
         inside("ip", "address", "add", far + "/24", "dev", "far");
         inside("ip", "link", "set", "far", "up");
         coordinator = new Coordinator(new CoordinatorOptions("0.0.0.0", 0, null, root, root.resolve("checkpoints"),
-                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false), (run, job) -> new EmbeddedStore(run, new TestStore(), false));
+                Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, false),
+                (run, job) -> new EmbeddedStore(run, new TestStore(), false));
     }
 
     @AfterEach

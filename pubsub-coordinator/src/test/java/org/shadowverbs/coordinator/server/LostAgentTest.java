@@ -47,7 +47,8 @@ class LostAgentTest {
 
     private void start(final RecoveryOptions recovery) throws IOException {
         coordinator = new Coordinator(new CoordinatorOptions("localhost", 0, null, root.resolve("run"), root.resolve("checkpoints"),
-                Interval.NONE, recovery, 2, ImageChoice.USUAL, false, "", 20, false), (run, job) -> new EmbeddedStore(run, new TestStore(), false));
+                Interval.NONE, recovery, 2, ImageChoice.USUAL, false, "", 20, false),
+                (run, job) -> new EmbeddedStore(run, new TestStore(), false));
     }
 
     @AfterEach

@@ -68,7 +68,8 @@ class OlderCheckpointTest {
 
     private void start(final int port, final boolean recover) throws IOException {
         coordinator = new Coordinator(new CoordinatorOptions("localhost", port, null, root.resolve("run"),
-                root.resolve("checkpoints"), Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, recover), (run, job) -> new EmbeddedStore(run, new TestStore(), recover));
+                root.resolve("checkpoints"), Interval.NONE, RecoveryOptions.NONE, 2, ImageChoice.USUAL, false, "", 20, recover),
+                (run, job) -> new EmbeddedStore(run, new TestStore(), recover));
     }
 
     private void join(final long epoch, final boolean restored) throws Exception {
