@@ -3,6 +3,7 @@ package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -68,14 +69,29 @@ final class CriuRestore {
         freePorts();
         refuseTakenPorts();
         work = Files.createTempDirectory(roomToUnpack(), "shadowverbs-restore-");
+        Exception failure = null;
         try {
             return runAll();
+        } catch (final IOException | CheckpointException | InterruptedException | RuntimeException e) {
+            failure = e;
+            init.close(); // those that are not done yet would go on writing there
+            throw e;
         } finally {
-            try (Stream<Path> files = Files.walk(work)) {
-                for (final Path file : files.sorted((a, b) -> b.compareTo(a)).toList()) {
-                    Files.delete(file);
-                }
+            clear(failure);
+        }
+    }
+
+    /** @param failure why the restart fails, which is to be said; null: it does not */
+    private void clear(final Exception failure) throws IOException {
+        try (Stream<Path> files = Files.walk(work)) {
+            for (final Path file : files.sorted((a, b) -> b.compareTo(a)).toList()) {
+                Files.delete(file);
             }
+        } catch (final IOException | UncheckedIOException e) {
+            if (failure == null) {
+                throw e;
+            }
+            failure.addSuppressed(e);
         }
     }
 
