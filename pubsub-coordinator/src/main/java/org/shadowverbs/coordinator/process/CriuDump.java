@@ -55,6 +55,11 @@ final class CriuDump implements AutoCloseable {
         return command.equals(wanted) || without.equals(wanted);
     }
 
+    /** Whether the image goes to that folder. */
+    boolean writesTo(final Path folder) {
+        return command.contains(folder.toString());
+    }
+
     /** Null: the tree stands still by itself. */
     HeldDump hold() {
         return hold;

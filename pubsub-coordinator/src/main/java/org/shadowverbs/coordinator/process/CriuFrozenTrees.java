@@ -6,6 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -34,6 +35,9 @@ final class CriuFrozenTrees implements FrozenTrees {
     private static final long LEFT_OVER_NANOS = TimeUnit.SECONDS.toNanos(10);
     /** How often trees are looked at before what stands in the way is believed. */
     private static final int LOOKS = 10;
+    /** How names of images begin, and of folders in which CRIU finds which pages the image of that name need not have. */
+    private static final String TREE = "tree-";
+    private static final String PARENT_OF = "parent-of-";
     private static final long LOOK_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
     /** What an image needs besides memory: descriptions, page maps, the log. */
     private static final long IMAGE_OVERHEAD = 4L << 20;
@@ -304,6 +308,7 @@ final class CriuFrozenTrees implements FrozenTrees {
                 tools.askKernel(criu);
             }
             final List<ProcessTree> all = List.copyOf(groups.keySet());
+            clear(all, directory);
             final List<CriuWrittenImages.Written> images = Parallel.each(all, Parallel.threads(),
                     tree -> dump(tree, name(all.indexOf(tree)), directory, plan));
             // Once for all trees: processes of one host may compare what they read. And last: CRIU keeps what is left of each
@@ -326,6 +331,36 @@ final class CriuFrozenTrees implements FrozenTrees {
         } catch (final InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new CheckpointException("saving to " + directory + ": interrupted", e);
+        }
+    }
+
+    /**
+     * Ends those that stand by for a tree that is not there any more, or has another number since another one ended, and removes what
+     * was made for them, and for what was not prepared to the end.
+     */
+    private void clear(final List<ProcessTree> all, final Path directory) throws IOException {
+        final Set<String> used = new HashSet<>();
+        for (final ProcessTree tree : all) {
+            final CriuDump dump = dumps.get(tree.top().pid());
+            final String name = name(all.indexOf(tree));
+            if (dump != null && dump.writesTo(directory.resolve(name))) {
+                used.add(name);
+                used.add(parent(directory, name).getFileName().toString());
+            }
+        }
+        for (final Map.Entry<Long, CriuDump> dump : Map.copyOf(dumps).entrySet()) {
+            if (used.stream().noneMatch(name -> dump.getValue().writesTo(directory.resolve(name)))) {
+                dumps.remove(dump.getKey());
+                dump.getValue().close();
+            }
+        }
+        try (Stream<Path> files = Files.list(directory)) {
+            for (final Path file : files.toList()) {
+                final String name = file.getFileName().toString();
+                if ((name.startsWith(TREE) || name.startsWith(PARENT_OF + TREE)) && !used.contains(name)) {
+                    remove(file);
+                }
+            }
         }
     }
 
@@ -450,12 +485,12 @@ final class CriuFrozenTrees implements FrozenTrees {
 
     /** Of the folder of a tree's image. */
     static String name(final int index) {
-        return "tree-" + index;
+        return TREE + index;
     }
 
     /** The folder in which CRIU finds which pages the image of that name need not have. */
     static Path parent(final Path directory, final String name) {
-        return directory.resolve("parent-of-" + name);
+        return directory.resolve(PARENT_OF + name);
     }
 
     /** Where CRIU finds which pages the image need not have; null: it is to have all. */

@@ -17,7 +17,7 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 final class CriuPreparation implements Preparation {
     /** A process that is made between two looks is born in its parent's group; it is so at the second, or it never ends. */
     private static final int LOOKS = 3;
-    /** Of more trees most would wait for their turn anyway. */
+    /** The others wait for their turn anyway. */
     private static final int MOST_DUMPS = 16;
 
     private final String version;
@@ -81,11 +81,8 @@ final class CriuPreparation implements Preparation {
             tools.askKernel(criu);
         }
         final List<ProcessTree> whole = ProcessTree.of(roots);
-        if (whole.size() > MOST_DUMPS) {
-            return;
-        }
         final Sharing sharing = Sharing.of(whole, request, outside);
-        for (final ProcessTree tree : whole) {
+        for (final ProcessTree tree : whole.subList(0, Math.min(MOST_DUMPS, whole.size()))) {
             final long top = tree.top().pid();
             final String name = CriuFrozenTrees.name(whole.indexOf(tree));
             final Path folder = Files.createDirectory(directory.resolve(name), PrivateFiles.FOLDER);

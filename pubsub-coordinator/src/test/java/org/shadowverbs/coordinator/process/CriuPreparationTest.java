@@ -10,6 +10,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.Set;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -35,12 +36,18 @@ final class CriuPreparationTest {
         assertTrue(readiness.ready(), () -> "these tests need root and CRIU: " + readiness.findings());
         out = folder.resolve("out");
         images = Files.createDirectory(folder.resolve("images"));
-        process = new ProcessBuilder("setsid", new TestPrograms(folder).counter(), "10000", "0", "1")
-                .redirectInput(Path.of("/dev/null").toFile()).redirectOutput(out.toFile())
-                .redirectError(ProcessBuilder.Redirect.DISCARD).start();
-        TestPrograms.awaitLines(out, 5);
+        process = counter("out");
         request = FreezeRequest.of(List.of(new ProcessRoot("rank 0", process.pid())), Set.of(), Duration.ofSeconds(10),
                 Progress.UNTOLD);
+    }
+
+    private Process counter(final String name) throws Exception {
+        final Path lines = folder.resolve(name);
+        final Process started = new ProcessBuilder("setsid", new TestPrograms(folder).counter(), "10000", "0", "1")
+                .redirectInput(Path.of("/dev/null").toFile()).redirectOutput(lines.toFile())
+                .redirectError(ProcessBuilder.Redirect.DISCARD).start();
+        TestPrograms.awaitLines(lines, 5);
+        return started;
     }
 
     @AfterEach
@@ -82,6 +89,38 @@ final class CriuPreparationTest {
         }
         save(prepared);
         assertFalse(Files.isSameFile(log, log()));
+    }
+
+    /** The second tree becomes the first, and a new one the second. */
+    @Test
+    void treesThatHaveOtherNumbersSinceAnotherOneHasEndedAreSaved() throws Exception {
+        final Process second = counter("second");
+        final Preparation prepared = criu.prepare(FreezeRequest.of(List.of(new ProcessRoot("rank 0", process.pid()),
+                new ProcessRoot("rank 1", second.pid())), Set.of(), Duration.ofSeconds(10), Progress.UNTOLD), images, ImagePlan.WHOLE);
+        assertEquals(2, standingBy().size());
+        process.destroyForcibly().waitFor();
+        final Process third = counter("third");
+        try (FrozenTrees frozen = criu.freeze(FreezeRequest.of(List.of(new ProcessRoot("rank 1", second.pid()),
+                new ProcessRoot("rank 2", third.pid())), Set.of(), Duration.ofSeconds(10), Progress.UNTOLD), prepared)) {
+            final HostImages saved = frozen.write(images, ImagePlan.WHOLE).seal(Compression.NONE, Progress.UNTOLD);
+            assertEquals("", saved.damage(images));
+            assertEquals(List.of("rank 1", "rank 2"), saved.trees().stream().map(TreeImage::name).toList());
+        } finally {
+            second.destroyForcibly();
+            third.destroyForcibly();
+        }
+        assertEquals(List.of(), standingBy());
+    }
+
+    @Test
+    void whatWasNotPreparedToTheEndIsNotInTheWay() throws Exception {
+        for (final String left : List.of("tree-0", "tree-1", "parent-of-tree-0")) {
+            Files.writeString(Files.createDirectory(images.resolve(left)).resolve(CriuCommand.LOG), "ended early");
+        }
+        save(Preparation.NOTHING);
+        try (Stream<Path> files = Files.list(images)) {
+            assertEquals(List.of(images.resolve("tree-0")), files.toList());
+        }
     }
 
     private void save(final Preparation prepared) throws Exception {
