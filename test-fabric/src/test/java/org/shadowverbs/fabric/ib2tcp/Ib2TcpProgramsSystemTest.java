@@ -60,7 +60,13 @@ final class Ib2TcpProgramsSystemTest {
             if (restarted == null) {
                 return false;
             }
-            restarted.succeed(ENDING.multipliedBy(2)); // more than enough rounds take a crowded machine long
+            // More than enough rounds take a crowded machine long.
+            final int status = restarted.awaitEnd(ENDING.multipliedBy(2));
+            final StringBuilder said = new StringBuilder();
+            for (final Running program : Pair.programs(pairs)) {
+                said.append(program.name()).append(": ").append(program.output()).append(program.errors()).append('\n');
+            }
+            assertEquals(0, status, said::toString);
             for (final Running running : Pair.programs(pairs)) {
                 assertEquals(1, running.lines(ITERATIONS_IN), running.output() + running.errors());
                 assertEquals(0, running.lines("invalid data"), running.output() + running.errors());
