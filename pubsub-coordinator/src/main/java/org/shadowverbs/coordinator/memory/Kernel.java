@@ -13,6 +13,7 @@ import java.lang.invoke.VarHandle;
 
 /** The system calls of this package; each failure becomes an exception that names the call. */
 final class Kernel {
+    static final int EPERM = 1;
     static final int EFAULT = 14;
 
     private static final Linker LINKER = Linker.nativeLinker();

@@ -33,7 +33,6 @@ public final class WriteCount implements AutoCloseable {
     private static final long IS_PRESENT = 1 << 3;
     private static final long IS_SWAPPED = 1 << 4;
     private static final long IS_ZERO = 1 << 5;
-    private static final int EPERM = 1;
     private static final int REGIONS = 4096;
     private static final int REGION_SIZE = 24;
 
@@ -140,7 +139,7 @@ public final class WriteCount implements AutoCloseable {
                     IS_FILE | IS_ZERO | required, IS_PRESENT | IS_SWAPPED, IS_PROTECTABLE | IS_WRITTEN};
                 MemorySegment.copy(fields, 0, scan, ValueLayout.JAVA_LONG, 0, fields.length);
                 final int count = Kernel.ioctl(pagemap, PAGEMAP_SCAN, scan);
-                if (count == -EPERM && (flags & MUST_BE_PROTECTABLE) != 0) {
+                if (count == -Kernel.EPERM && (flags & MUST_BE_PROTECTABLE) != 0) {
                     return null;
                 }
                 if (count < 0) {

@@ -6,12 +6,18 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 
-/** What images say of the host that they were made on. */
-final class Host {
+/** This host: what images say of the one that they were made on. Safe for use by several threads. */
+public final class Host {
     private Host() {
     }
 
-    static String name() throws IOException {
+    /**
+     * As agents, messages and manifests name it.
+     *
+     * @return the name that the kernel has of it
+     * @throws IOException if the kernel can't be asked
+     */
+    public static String name() throws IOException {
         return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
     }
 

@@ -8,13 +8,12 @@ import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.StandardSocketOptions;
 import java.nio.channels.ServerSocketChannel;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.shadowverbs.coordinator.process.Host;
 import org.shadowverbs.coordinator.process.HostAddress;
 import org.shadowverbs.coordinator.protocol.Acceptor;
 import org.shadowverbs.coordinator.protocol.EventLog;
@@ -125,7 +124,7 @@ final class Doors implements AutoCloseable {
     /** As agents name this host. */
     static String hostName() {
         try {
-            return Files.readString(Path.of("/proc/sys/kernel/hostname")).strip();
+            return Host.name();
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }

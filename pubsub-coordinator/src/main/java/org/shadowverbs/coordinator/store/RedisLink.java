@@ -96,7 +96,7 @@ final class RedisLink implements AutoCloseable {
             return (List<Object>) answer;
         } catch (RedisCommandExecutionException e) {
             answered = System.nanoTime();
-            throw new StoreException("the store at " + place + " refuses: " + refusal(e.getMessage()), e);
+            throw new StoreException("the store at " + place + " refuses: " + refusal(e.getMessage()), e, true);
         } catch (RedisCommandTimeoutException e) {
             if (System.nanoTime() - answered > PATIENCE_NANOS) {
                 disconnect();

@@ -181,7 +181,7 @@ public final class RedisStore implements JobStore {
                     state(stateBefore == null ? text : stateBefore, seatBefore == null ? at.text() : seatBefore);
                 }
                 requireLease();
-                throw new StoreException("the store at " + job.place() + " is too slow");
+                throw new StoreException(tooSlow());
             }
             requireLease();
         } finally {
@@ -194,6 +194,10 @@ public final class RedisStore implements JobStore {
         if (!problem.isEmpty()) {
             throw new StoreException(problem);
         }
+    }
+
+    private String tooSlow() {
+        return "the store at " + job.place() + " is too slow";
     }
 
     /** Waits until what was asked for so far is written; returns whether it is. */
@@ -448,7 +452,7 @@ public final class RedisStore implements JobStore {
     private void failed(final StoreException e) {
         lock.lock();
         try {
-            if (e.getMessage().contains(" refuses: ")) {
+            if (e.isRefusal()) {
                 refusal = e.getMessage();
             } else {
                 failure = e.getMessage();
@@ -591,7 +595,7 @@ public final class RedisStore implements JobStore {
             lock.lock();
             try {
                 final String problem = problemNow();
-                return !problem.isEmpty() || await(asked, SETTLING_NANOS) ? problem : "the store at " + job.place() + " is too slow";
+                return !problem.isEmpty() || await(asked, SETTLING_NANOS) ? problem : tooSlow();
             } finally {
                 lock.unlock();
             }

@@ -7,11 +7,24 @@ import java.io.IOException;
 public final class StoreException extends IOException {
     private static final long serialVersionUID = 1L;
 
+    private final boolean refusal;
+
     public StoreException(final String message) {
         super(message);
+        refusal = false;
     }
 
     StoreException(final String message, final Throwable cause) {
+        this(message, cause, false);
+    }
+
+    StoreException(final String message, final Throwable cause, final boolean refusal) {
         super(message, cause);
+        this.refusal = refusal;
+    }
+
+    /** Whether the store has answered, and does not do it. */
+    boolean isRefusal() {
+        return refusal;
     }
 }
