@@ -6,13 +6,13 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.shadowverbs.coordinator.store.TestWait.await;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -20,15 +20,14 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
-import org.shadowverbs.coordinator.store.JobStore;
 import org.shadowverbs.coordinator.store.RedisStore;
 import org.shadowverbs.coordinator.store.Seat;
+import org.shadowverbs.coordinator.store.SilentListener;
 import org.shadowverbs.coordinator.store.TestRedis;
 
 /** How an agent finds its coordinator, which it turns away, and when it starts one. */
 @Timeout(240)
 class SuccessionTest {
-    private static final int DEADLINE_SECONDS = 60;
     @TempDir
     private Path directory;
     private TestRedis redis;
@@ -38,19 +37,9 @@ class SuccessionTest {
     void start() throws Exception {
         redis = new TestRedis();
         coordinator = RedisStore.open(redis.place(), "job", false);
-        coordinator.begin(new JobStore.Listener() {
-            @Override
-            public void line(final String line) {
-            }
-
-            @Override
-            public void superseded(final String why) {
-            }
-        });
+        coordinator.begin(new SilentListener());
         coordinator.keep("state", new Seat("job", "node0", List.of("10.0.0.1", "10.1.0.1"), 7790));
-        while (redis.ask("HGET", "shadowverbs:{job}", "state").isEmpty()) {
-            Thread.sleep(5);
-        }
+        await("the state to be kept", () -> !redis.ask("HGET", "shadowverbs:{job}", "state").isEmpty());
     }
 
     @AfterEach
@@ -112,12 +101,10 @@ class SuccessionTest {
             agent.welcomed(welcome(1), new InetSocketAddress("10.0.0.2", 5));
             agent.look();
             coordinator.abandon();
-            final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(DEADLINE_SECONDS);
-            while (!Files.exists(started()) || Files.readString(started()).isEmpty()) {
-                assertTrue(System.nanoTime() < end, "waited " + DEADLINE_SECONDS + " s for a coordinator to be started");
+            await("a coordinator to be started", () -> {
                 agent.look();
-                Thread.sleep(20);
-            }
+                return Files.exists(started()) && !Files.readString(started()).isEmpty();
+            });
             for (int i = 0; i < 10; i++) {
                 assertEquals(List.of(), agent.look());
             }

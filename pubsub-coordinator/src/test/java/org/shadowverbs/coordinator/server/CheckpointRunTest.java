@@ -269,10 +269,7 @@ class CheckpointRunTest {
     void aRankThatDiesDetachedIsAbsentInTheReattachment() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
-        job.images.saveMayEnd = new CompletableFuture<>();
-        job.images.saveBegun = new CompletableFuture<>();
-        final Future<CheckpointRun.Outcome> outcome = job.begin();
-        job.images.saveBegun.get(20, TimeUnit.SECONDS);
+        final Future<CheckpointRun.Outcome> outcome = job.beginToSave();
         b.process.destroyForcibly();
         // The save that is no longer wanted is interrupted: saveMayEnd stays as it is.
         final CheckpointRun.Outcome o = outcome.get(60, TimeUnit.SECONDS);
@@ -597,10 +594,7 @@ class CheckpointRunTest {
     void theCoordinatorIsLostWhileImagesAreSaved() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
-        job.images.saveMayEnd = new CompletableFuture<>();
-        job.images.saveBegun = new CompletableFuture<>();
-        job.begin();
-        job.images.saveBegun.get(20, TimeUnit.SECONDS);
+        job.beginToSave();
         job.replaceCoordinator(20);
         job.images.saveMayEnd.complete(null);
         a.awaitOpen(1);

@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.server;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.shadowverbs.coordinator.store.TestWait.await;
 
 import java.io.IOException;
 import java.io.UncheckedIOException;
@@ -14,11 +15,9 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
-import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -28,15 +27,14 @@ import org.shadowverbs.coordinator.client.Verdict;
 import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
-import org.shadowverbs.coordinator.store.JobStore;
 import org.shadowverbs.coordinator.store.RedisStore;
 import org.shadowverbs.coordinator.store.Seat;
+import org.shadowverbs.coordinator.store.SilentListener;
 import org.shadowverbs.coordinator.store.TestRedis;
 
 /** A coordinator in the place of another, at another address, with what that one has left in Redis; and what a store that fails does. */
 @Timeout(240)
 class TakeoverTest {
-    private static final int DEADLINE_SECONDS = 60;
     private TestRedis redis;
     private TestJob job;
 
@@ -52,16 +50,8 @@ class TakeoverTest {
         redis.close();
     }
 
-    private static void await(final String what, final BooleanSupplier condition) throws InterruptedException {
-        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(DEADLINE_SECONDS);
-        while (!condition.getAsBoolean()) {
-            assertTrue(System.nanoTime() < end, "waited " + DEADLINE_SECONDS + " s for " + what);
-            Thread.sleep(5);
-        }
-    }
-
     /** What the coordinator now has heard of. */
-    private void awaitRanks(final int ranks) throws InterruptedException {
+    private void awaitRanks(final int ranks) throws Exception {
         await("the ranks to be with the coordinator",
                 () -> job.coordinator.job().locked(() -> job.coordinator.job().ranks().size()) == ranks);
     }
@@ -77,13 +67,8 @@ class TakeoverTest {
         a.awaitOpen(1);
         b.awaitOpen(1);
         final Coordinator before = job.coordinator;
-        await("what was published to be kept", () -> {
-            try {
-                return !redis.ask("HKEYS", "shadowverbs:{" + before.job().name() + "}:published").isEmpty();
-            } catch (IOException | InterruptedException e) {
-                throw new AssertionError(e);
-            }
-        });
+        await("what was published to be kept",
+                () -> !redis.ask("HKEYS", "shadowverbs:{" + before.job().name() + "}:published").isEmpty());
         before.vanish("as if its host were lost");
         job.takeOver(20);
         assertNotEquals(before.port(), job.coordinator.port());
@@ -103,10 +88,7 @@ class TakeoverTest {
     void aCheckpointUnderWayIsGivenUp() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
-        job.images.saveMayEnd = new CompletableFuture<>();
-        job.images.saveBegun = new CompletableFuture<>();
-        job.begin();
-        job.images.saveBegun.get(20, TimeUnit.SECONDS);
+        job.beginToSave();
         job.coordinator.vanish("as if its host were lost");
         job.takeOver(20);
         job.images.saveMayEnd.complete(null);
@@ -155,15 +137,7 @@ class TakeoverTest {
             }
         });
         final JobState state = JobState.of(store[0].before());
-        store[0].begin(new JobStore.Listener() {
-            @Override
-            public void line(final String line) {
-            }
-
-            @Override
-            public void superseded(final String why) {
-            }
-        });
+        store[0].begin(new SilentListener());
         store[0].decide(new JobState(state.job(), epoch + 1, 0, 0, 0, 0, state.agents(), state.host(), state.addresses(),
                 state.busyHosts(), false, epoch, state.settings(), state.exitOnLast(), state.deadlineSeconds()).text(),
                 new Seat(name, "nowhere", List.of("localhost"), 1));
@@ -229,10 +203,7 @@ class TakeoverTest {
     @Test
     void aCheckpointThatCanNotBeDecidedIsGivenUpAndTheRanksGoOn() throws Exception {
         final TestRank a = job.rank("a");
-        job.images.saveMayEnd = new CompletableFuture<>();
-        job.images.saveBegun = new CompletableFuture<>();
-        final Future<CheckpointRun.Outcome> outcome = job.begin();
-        job.images.saveBegun.get(20, TimeUnit.SECONDS);
+        final Future<CheckpointRun.Outcome> outcome = job.beginToSave();
         redis.stop();
         job.images.saveMayEnd.complete(null);
         final CheckpointRun.Outcome failed = outcome.get(60, TimeUnit.SECONDS);

@@ -9,6 +9,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
@@ -127,6 +128,15 @@ final class TestJob implements AutoCloseable {
 
     Future<CheckpointRun.Outcome> begin() {
         return coordinator.conductor().submit(() -> coordinator.checkpoint(false, false, false, lines::add));
+    }
+
+    /** Returns when images are being saved, which ends when {@code images.saveMayEnd} is completed. */
+    Future<CheckpointRun.Outcome> beginToSave() throws Exception {
+        images.saveMayEnd = new CompletableFuture<>();
+        images.saveBegun = new CompletableFuture<>();
+        final Future<CheckpointRun.Outcome> outcome = begin();
+        images.saveBegun.get(20, TimeUnit.SECONDS);
+        return outcome;
     }
 
     CheckpointRun.Outcome checkpoint() throws Exception {

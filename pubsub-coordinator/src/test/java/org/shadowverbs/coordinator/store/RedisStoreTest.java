@@ -7,13 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.shadowverbs.coordinator.store.TestWait.await;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
-import java.util.concurrent.TimeUnit;
-import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
@@ -22,7 +21,6 @@ import org.junit.jupiter.api.Timeout;
 class RedisStoreTest {
     private static final Duration LEASE = Duration.ofSeconds(2);
     private static final Seat SEAT = new Seat("job", "here", List.of("10.0.0.1"), 7790);
-    private static final int DEADLINE_SECONDS = 60;
 
     /** One that has begun, and what it has heard. */
     private static final class Open implements AutoCloseable {
@@ -46,7 +44,7 @@ class RedisStoreTest {
         }
 
         /** What was put is written. */
-        void settle() throws InterruptedException {
+        void settle() throws Exception {
             await("what was put to be written", () -> store.published().settle().isEmpty());
         }
 
@@ -65,19 +63,11 @@ class RedisStoreTest {
         }
     }
 
-    private static void await(final String what, final BooleanSupplier condition) throws InterruptedException {
-        final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(DEADLINE_SECONDS);
-        while (!condition.getAsBoolean()) {
-            assertTrue(System.nanoTime() < end, "waited " + DEADLINE_SECONDS + " s for " + what);
-            Thread.sleep(5);
-        }
-    }
-
     private static byte[] bytes(final String text) {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
-    private static Open takeOver(final TestRedis redis) throws InterruptedException {
+    private static Open takeOver(final TestRedis redis) throws Exception {
         final Open[] next = new Open[1];
         await("the lease to run out", () -> {
             try {

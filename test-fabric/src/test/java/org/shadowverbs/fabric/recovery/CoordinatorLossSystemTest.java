@@ -4,24 +4,19 @@ package org.shadowverbs.fabric.recovery;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
-import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.Set;
-import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
-import org.shadowverbs.fabric.harness.Looks;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
 import org.shadowverbs.fabric.harness.TwoHosts;
@@ -32,20 +27,12 @@ import org.shadowverbs.fabric.harness.TwoHosts;
  * and .seed say at how many random moments, and which.
  */
 @Timeout(1_800)
-final class CoordinatorLossSystemTest {
-    private static final Duration ENDING = Running.DEADLINE;
+final class CoordinatorLossSystemTest extends JobOnThreeHosts {
     private static final int MOMENTS = Integer.getInteger("shadowverbs.recovery.coordinators", 1);
     private static final long SEED = Long.getLong("shadowverbs.recovery.seed", System.nanoTime());
-    private static final int LONGEST_CHECKPOINT_MILLIS = 3_000;
-    private static final int HOSTS = 3;
-    private static final int RANKS = 4;
-    private static final String RECOVERED = " recovered in ";
     private static final String REPLACED = "coordinator ends: another coordinator has taken over";
     private static final String TAKEN = "the job's coordinator was lost; its place is taken";
 
-    private final List<Running> programs = new ArrayList<>();
-    private TwoHosts hosts;
-    private Path stop;
     /** The host of the coordinator. */
     private int at;
     /** When it was lost, by System.nanoTime. */
@@ -151,14 +138,6 @@ final class CoordinatorLossSystemTest {
 
     // ---- the job ----
 
-    private void launch(final TwoHosts three) throws Exception {
-        hosts = three;
-        stop = hosts.work().resolve("stop");
-        programs.addAll(hosts.launchSelfcheck(RANKS, stop));
-        hosts.command(2, "agent", "--daemon", "--spare").succeed(ENDING);
-        work();
-    }
-
     private void cut() throws Exception {
         lost = System.nanoTime();
         for (int host = 0; host < HOSTS; host++) {
@@ -193,12 +172,9 @@ final class CoordinatorLossSystemTest {
         }
         awaitTaken();
         await("the job to be back", () -> lines(hosts.coordinatorLog(), RECOVERED) > recovered[at]);
-        // For docs/PERFORMANCE.md.
         System.out.printf("back %.1f s after the host was lost%n", (System.nanoTime() - lost) / 1e9);
-        for (final String what : List.of(TAKEN, RECOVERED)) {
-            Files.readAllLines(hosts.coordinatorLog()).stream().filter(line -> line.contains(what)).reduce((first, last) -> last)
-                    .ifPresent(System.out::println);
-        }
+        showLast(TAKEN);
+        showLast(RECOVERED);
     }
 
     private void finish() throws Exception {
@@ -211,22 +187,11 @@ final class CoordinatorLossSystemTest {
         for (final Running program : that) {
             program.succeed(ENDING);
         }
-        for (int host = 0; host < HOSTS; host++) {
-            final int each = host;
-            await("the end of all on " + TwoHosts.name(host), () -> left(each).isEmpty());
-        }
+        awaitNothingLeft();
         Selfcheck.verify(programs.getFirst());
         for (final String key : hosts.store("KEYS", "*").lines().filter(line -> !line.isBlank()).toList()) {
             // That the job is over is remembered for a while.
             assertTrue(Long.parseLong(hosts.store("PTTL", key).strip()) > 0, key);
-        }
-    }
-
-    private static int lines(final Path log, final String text) {
-        try {
-            return Files.exists(log) ? (int) Files.readAllLines(log).stream().filter(line -> line.contains(text)).count() : 0;
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
         }
     }
 
@@ -236,59 +201,10 @@ final class CoordinatorLossSystemTest {
         }
     }
 
-    private List<ProcessHandle> left(final int host) {
-        try {
-            return hosts.processes(host);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
-    }
-
-    private void await(final String what, final BooleanSupplier condition) throws Exception {
-        final Looks looks = new Looks();
-        final long end = System.nanoTime() + ENDING.toNanos();
-        while (!condition.getAsBoolean()) {
-            if (System.nanoTime() > end) {
-                throw new AssertionError("waited " + ENDING.toSeconds() + " s for " + what + said());
-            }
-            looks.rest();
-        }
-    }
-
-    private String said() throws IOException {
-        final StringBuilder said = new StringBuilder();
-        for (final Running program : programs) {
-            said.append('\n').append(program.name()).append(": ").append(program.output()).append(program.errors());
-        }
-        return said.toString();
-    }
-
-    private JsonNode status() {
-        try {
-            return hosts.status();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        } catch (InterruptedException e) {
-            throw new AssertionError(e);
-        }
-    }
-
     private List<String> pids() {
         final List<String> pids = new ArrayList<>();
         status().get("ranks").forEach(rank -> pids.add(rank.get("host").asText() + " " + rank.get("pid").asLong()));
         pids.sort(null);
         return pids;
-    }
-
-    /** All ranks go on. */
-    private void work() throws Exception {
-        final JsonNode ranks = status().get("ranks");
-        assertEquals(RANKS, ranks.size(), ranks.toString());
-        for (final JsonNode rank : ranks) {
-            final ProcessHandle process = ProcessHandle.of(rank.get("pid").asLong()).orElseThrow();
-            final Duration start = process.info().totalCpuDuration().orElse(Duration.ZERO);
-            await("traffic of rank " + rank.get("rank"), () -> process.info().totalCpuDuration().orElse(Duration.ofDays(1))
-                    .compareTo(start.plusMillis(200)) > 0);
-        }
     }
 }

@@ -2,19 +2,14 @@
 package org.shadowverbs.fabric.recovery;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
-import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.io.IOException;
-import java.io.UncheckedIOException;
 import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
-import java.util.function.BooleanSupplier;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
@@ -28,19 +23,11 @@ import org.shadowverbs.fabric.harness.TwoHosts;
  * itself with the right result, and leaves nothing behind. -Dshadowverbs.recovery.moments and .seed say how many and which.
  */
 @Timeout(3_600)
-final class HostLossSystemTest {
-    private static final Duration ENDING = Running.DEADLINE;
+final class HostLossSystemTest extends JobOnThreeHosts {
     private static final int MOMENTS = Integer.getInteger("shadowverbs.recovery.moments", 3);
     private static final long SEED = Long.getLong("shadowverbs.recovery.seed", System.nanoTime());
-    private static final int HOSTS = 3;
-    private static final int RANKS = 4;
-    private static final int LONGEST_CHECKPOINT_MILLIS = 3_000;
     private static final int SECOND_LOSS_MILLIS = 1_500;
-    private static final String RECOVERED = " recovered in ";
 
-    private final List<Running> programs = new ArrayList<>();
-    private TwoHosts hosts;
-    private Path stop;
 
     /** What is lost. */
     private enum Loss {
@@ -172,19 +159,6 @@ final class HostLossSystemTest {
 
     // ---- the job ----
 
-    private void launch(final TwoHosts three) throws Exception {
-        hosts = three;
-        programs.clear();
-        stop = hosts.work().resolve("stop");
-        programs.addAll(hosts.launchSelfcheck(RANKS, stop));
-        spare(2);
-        work();
-    }
-
-    private void spare(final int host) throws Exception {
-        hosts.command(host, "agent", "--daemon", "--spare").succeed(ENDING);
-    }
-
     /** Tells the ranks to end; all launching commands do, and nothing is left on any host. */
     private void finish() throws Exception {
         Files.createFile(stop);
@@ -192,18 +166,7 @@ final class HostLossSystemTest {
             program.succeed(ENDING);
         }
         Selfcheck.verify(programs.getFirst());
-        for (int host = 0; host < HOSTS; host++) {
-            final int each = host;
-            await("the end of all on " + TwoHosts.name(host), () -> left(each).isEmpty());
-        }
-    }
-
-    private List<ProcessHandle> left(final int host) {
-        try {
-            return hosts.processes(host);
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
+        awaitNothingLeft();
     }
 
     /** No rank runs on the host any more. */
@@ -214,43 +177,17 @@ final class HostLossSystemTest {
 
     private void awaitRecoveries(final int times) throws Exception {
         await("recovery " + times, () -> recoveries() >= times);
-        // For docs/PERFORMANCE.md: on a machine that has little else to do this is what users see.
-        Files.readAllLines(hosts.coordinatorLog()).stream().filter(line -> line.contains(RECOVERED)).reduce((first, last) -> last)
-                .ifPresent(System.out::println);
+        showLast(RECOVERED);
     }
 
     /** By the coordinator's log: the standard error of the programs is a file here, which is put back with them. */
     private long recoveries() {
-        try {
-            return Files.readAllLines(hosts.coordinatorLog()).stream().filter(line -> line.contains(RECOVERED)).count();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        }
+        return lines(hosts.coordinatorLog(), RECOVERED);
     }
 
-    private void await(final String what, final BooleanSupplier condition) throws Exception {
-        final Looks looks = new Looks();
-        final long end = System.nanoTime() + ENDING.toNanos();
-        while (!condition.getAsBoolean()) {
-            if (System.nanoTime() > end) {
-                final StringBuilder said = new StringBuilder();
-                for (final Running program : programs) {
-                    said.append('\n').append(program.name()).append(": ").append(program.output()).append(program.errors());
-                }
-                throw new AssertionError("waited " + ENDING.toSeconds() + " s for " + what + said + "\n" + hosts.status());
-            }
-            looks.rest();
-        }
-    }
-
-    private JsonNode status() {
-        try {
-            return hosts.status();
-        } catch (IOException e) {
-            throw new UncheckedIOException(e);
-        } catch (InterruptedException e) {
-            throw new AssertionError(e);
-        }
+    @Override
+    String said() throws Exception {
+        return super.said() + "\n" + hosts.status();
     }
 
     private boolean has(final String members, final long pid) {
@@ -291,17 +228,5 @@ final class HostLossSystemTest {
         status().get("ranks").forEach(rank -> places.add(rank.get("host").asText()));
         places.sort(null);
         return places;
-    }
-
-    /** All ranks go on. */
-    private void work() throws Exception {
-        final JsonNode ranks = status().get("ranks");
-        assertTrue(ranks.size() == RANKS, ranks.toString());
-        for (final JsonNode rank : ranks) {
-            final ProcessHandle process = ProcessHandle.of(rank.get("pid").asLong()).orElseThrow();
-            final Duration start = process.info().totalCpuDuration().orElse(Duration.ZERO);
-            await("traffic of rank " + rank.get("rank"), () -> process.info().totalCpuDuration().orElse(Duration.ofDays(1))
-                    .compareTo(start.plusMillis(200)) > 0);
-        }
     }
 }
