@@ -102,8 +102,24 @@ public final class Selfcheck {
     public void stop(final Running... running) throws IOException, InterruptedException {
         Files.createFile(stop);
         for (final Running program : running) {
-            program.succeed(ENDING);
+            final int status = program.awaitEnd(ENDING);
+            if (status != 0) {
+                throw new IOException(program.name() + " ended with status " + status + ":\n" + said(program) + said());
+            }
         }
+    }
+
+    /** A restarted rank writes to the files of the program that launched it, not to those of the restart. */
+    private String said() throws IOException {
+        final StringBuilder all = new StringBuilder();
+        for (final Running program : programs) {
+            all.append(said(program));
+        }
+        return all.toString();
+    }
+
+    private static String said(final Running program) throws IOException {
+        return program.name() + ": " + program.output() + program.errors() + "\n";
     }
 
     /** Kills all, restarts the checkpoint, lets it work, stops it, and looks at the results. */
@@ -136,7 +152,7 @@ public final class Selfcheck {
     }
 
     public static void verify(final Running program) throws IOException {
-        final String said = program.name() + ": " + program.output() + program.errors();
+        final String said = said(program);
         final JsonNode counts = new ObjectMapper().readTree(program.output().lines().filter(l -> l.startsWith("{"))
                 .reduce((a, b) -> b).orElseThrow(() -> new AssertionError("no result: " + said)));
         for (final String name : List.of("lost", "doubled", "damaged", "unexpected")) {
