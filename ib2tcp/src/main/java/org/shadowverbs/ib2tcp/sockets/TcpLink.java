@@ -184,8 +184,14 @@ final class TcpLink extends Link {
             throw new ProtocolException(null); // closed in good order
         }
         if (got < 0 && engine.posix.errno() != Posix.EAGAIN && engine.posix.errno() != Posix.EINTR) {
-            throw new ProtocolException("errno " + engine.posix.errno());
+            throw failed();
         }
+    }
+
+    /** A process that ends with something unread ends in good order, too. Its kernel says so by a reset. */
+    private ProtocolException failed() {
+        final int errno = engine.posix.errno();
+        return new ProtocolException(errno == Posix.ECONNRESET || errno == Posix.EPIPE ? null : "errno " + errno);
     }
 
     /** Whether the socket was full, and epoll is to say when it is not. */
@@ -210,7 +216,7 @@ final class TcpLink extends Link {
                 engine.watch(this, true);
                 return;
             } else if (engine.posix.errno() != Posix.EINTR) {
-                throw new ProtocolException("errno " + engine.posix.errno());
+                throw failed();
             }
         }
         if (!idle()) {

@@ -22,7 +22,9 @@ public final class Posix {
     public static final int EFAULT = 14;
     public static final int EBUSY = 16;
     public static final int EINVAL = 22;
+    public static final int EPIPE = 32;
     public static final int EOPNOTSUPP = 95;
+    public static final int ECONNRESET = 104;
     static final int EINPROGRESS = 115;
     public static final int EPOLLIN = 1;
     public static final int EPOLLOUT = 4;

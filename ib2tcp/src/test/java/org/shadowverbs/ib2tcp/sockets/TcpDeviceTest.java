@@ -12,6 +12,8 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.net.InetAddress;
 import java.net.Socket;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -39,6 +41,7 @@ class TcpDeviceTest {
     private final TcpDevice device = new TcpDevice(new Posix(), new DoorbellHost(),
             new Settings("127.0.0.1", false, "", 20_000));
     private final AtomicBoolean over = new AtomicBoolean();
+    private final BlockingQueue<String> said = new LinkedBlockingQueue<>();
 
     /** The doorbell alone, as native/src/tcp/tcp_drive.c has it. */
     private final class DoorbellHost implements Host {
@@ -61,7 +64,7 @@ class TcpDeviceTest {
 
         @Override
         public void say(final String line) {
-            // The test's own end of a connection is closed in the midst of the handshake.
+            said.add(line);
         }
 
         @Override
@@ -174,6 +177,29 @@ class TcpDeviceTest {
             assertAnswered(peer, memory, REQUESTS);
         }
         end();
+        posix.free(memory);
+        posix.free(bell);
+    }
+
+    /** Its kernel resets the connection where something that it has not read is left; who sends nonsense is named. */
+    @Test
+    @Timeout(value = SECONDS, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+    void nothingIsSaidOfAPeerThatEnds() throws IOException, InterruptedException, ProtocolException {
+        device.start();
+        final long memory = posix.allocate(Handshake.HELLO + Handshake.CHALLENGE + Handshake.PROOF + Frame.SIZE);
+        try (Socket peer = new Socket(InetAddress.getLoopbackAddress(), Address.port(device.id))) {
+            shakeHands(peer, memory);
+            assertAnswered(peer, memory, 0);
+            peer.setSoLinger(true, 0); // its close() is a reset
+        }
+        try (Socket peer = new Socket(InetAddress.getLoopbackAddress(), Address.port(device.id))) {
+            shakeHands(peer, memory);
+            peer.getOutputStream().write(new byte[Frame.SIZE]);
+            final String line = said.take();
+            assertTrue(line.startsWith("a TCP connection with ") && !line.contains("errno"), line);
+        }
+        end();
+        assertTrue(said.isEmpty(), said.toString());
         posix.free(memory);
         posix.free(bell);
     }

@@ -106,7 +106,7 @@ final class JobCommandSystemTest {
             Files.createFile(open);
             final Running second = run(job, line);
             job.awaitLines(second, "restored 0 ranks", 1);
-            job.awaitLines(first, "open", 1); // the program goes on with its file
+            job.await("the program to go on, with its file", () -> first.lines("open") == 1, second);
             signal(second, "TERM");
             assertEquals(128 + 15, second.awaitEnd(COMMAND), second.errors());
             assertEquals(1, second.lines("a TCP connection to 127.0.0.1:" + server.getLocalPort()), second.errors());
@@ -115,7 +115,7 @@ final class JobCommandSystemTest {
 
             final Running third = run(job, line);
             job.awaitLines(third, "restored 0 ranks", 1);
-            job.awaitLines(first, "open", 1);
+            job.await("the program to go on", () -> first.lines("open") == 1, third);
             signal(third, "USR1");
             job.awaitLines(third, "a TCP connection to", 1);
             Files.createFile(close);
