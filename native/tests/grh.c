@@ -146,20 +146,22 @@ static struct sv_routes *make_routes(void)
 
 #define VALUE(names, lid, number) ((uint64_t)(names) << 40 | (uint64_t)(lid) << 24 | (number))
 #define BY_ROUTE(port, number) ((uint64_t)1 << 56 | (uint64_t)(port) << 24 | (number))
+#define OWN_BY_ROUTE(port) ((uint64_t)3 << 56 | (uint64_t)(port) << 24)
+#define OWN_BY_LID(lid) ((uint64_t)2 << 56 | (uint64_t)(lid) << 24)
 #define BY_LID(lid, number) ((uint64_t)1 << 40 | (uint64_t)(lid) << 24 | (number))
 
 static struct sv_idmap *make_sources(void)
 {
 	const uint64_t keys[] = {
 		BY_ROUTE(OWN, 0), BY_ROUTE(NEAR, 0), BY_ROUTE(NEAR, 0xa0), BY_ROUTE(NEAR, 0xb0), BY_ROUTE(FAR, 0), BY_ROUTE(FAR, 0xa0),
-		BY_LID(9, 0xa0),
+		BY_LID(9, 0xa0), OWN_BY_ROUTE(NEAR), BY_LID(9, 0), OWN_BY_LID(9),
 	};
 	const uint64_t values[] = {
 		VALUE(0, 0, 0), VALUE(2, 0x12, 0), VALUE(2, 0x12, 0x1a), VALUE(4, 0x13, 0x1b), VALUE(6, 0, 0), VALUE(6, 0, 0x1c),
-		VALUE(0, 0x99, 0x1d),
+		VALUE(0, 0x99, 0x1d), VALUE(0, 0x11, 0), VALUE(0, 0x99, 0), VALUE(0, 0x98, 0),
 	};
 
-	return sv_idmap_new(keys, values, 7);
+	return sv_idmap_new(keys, values, 10);
 }
 
 struct listener {
@@ -266,6 +268,7 @@ static void nothing_before_a_restart(void)
 static void names_of_senders(bool shared)
 {
 	struct listener l = listen_with(shared);
+	uint32_t mine = mock_qp(l.qp)->v.qp_num;
 	struct ibv_wc wc;
 
 	rename_all(&l);
@@ -288,6 +291,16 @@ static void names_of_senders(bool shared)
 	wc = take(&l, 0xc0, 0);
 	expect_v6(l.buffer, a, own);
 	CHECK_EQUAL(wc.src_qp, 0xc0 ^ NUMBER_MASK);
+	/* But this process knows its own, also where another port has one of that number. */
+	make_v6(l.buffer, near_now, own_now);
+	wc = take(&l, mine, 0);
+	expect_v6(l.buffer, own, own);
+	CHECK_EQUAL(wc.src_qp, l.qp->qp_num);
+	CHECK_EQUAL(wc.slid, 0x11);
+	make_v6(l.buffer, far_now, own_now);
+	wc = take(&l, mine, 0);
+	expect_v6(l.buffer, far, own);
+	CHECK_EQUAL(wc.src_qp, mine ^ NUMBER_MASK);
 	/* Another HCA has a queue pair of that number: no lid tells, but the header does. */
 	make_v6(l.buffer, far_now, own_now);
 	wc = take(&l, 0xa0, 0);
@@ -310,6 +323,11 @@ static void names_of_senders(bool shared)
 	expect_v6(l.buffer, near_now, own_now);
 	CHECK_EQUAL(wc.src_qp, 0x1d);
 	CHECK_EQUAL(wc.slid, 0x99);
+	post(&l);
+	arrive(&l, mine, 9, 0, IBV_WC_SUCCESS);
+	wc = expect(l.f->cq, 7, IBV_WC_SUCCESS);
+	CHECK_EQUAL(wc.src_qp, l.qp->qp_num);
+	CHECK_EQUAL(wc.slid, 0x98);
 	post(&l);
 	arrive(&l, 0xa0, 0, IBV_WC_GRH, IBV_WC_LOC_PROT_ERR);
 	expect(l.f->cq, 7, IBV_WC_LOC_PROT_ERR);

@@ -45,6 +45,17 @@ static inline uint64_t sv_route_key(uint32_t port, uint32_t qp_num)
 	return (uint64_t)1 << 56 | (uint64_t)port << 24 | (qp_num & 0xffffff);
 }
 
+/* In the same table: what this process is known by there, for a QP that it has made since. */
+static inline uint64_t sv_own_source_key(uint16_t lid)
+{
+	return (uint64_t)2 << 56 | (uint64_t)lid << 24;
+}
+
+static inline uint64_t sv_own_route_key(uint32_t port)
+{
+	return (uint64_t)3 << 56 | (uint64_t)port << 24;
+}
+
 /* In the same table: the key of a QP of another process by whose way a message came. */
 static inline uint64_t sv_foreign_qp_key(uint32_t qp_num)
 {

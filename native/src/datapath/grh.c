@@ -2,6 +2,7 @@
 #include "datapath/grh.h"
 #include "base/idmap.h"
 #include "objects/build.h"
+#include "objects/qp_numbers.h"
 #include "objects/region.h"
 
 #include <endian.h>
@@ -214,13 +215,17 @@ static void take_name(struct gid *gid, bool *v4, const struct sv_route_name *nam
 }
 
 /* Which QP of which process sent it: the real port that the header names tells apart those of one number. */
-static bool translate_sender(const struct sv_context *context, struct ibv_wc *wc, struct gid *from, bool *v4)
+static bool translate_sender(struct ibv_context *vcontext, struct ibv_wc *wc, struct gid *from, bool *v4)
 {
+	const struct sv_context *context = sv_context_of(vcontext);
 	const struct sv_routes *routes = sv_load(&context->routes);
 	const struct sv_route *route = route_of(routes, from);
+	const struct sv_qp *own = route ? sv_qp_by_number(vcontext, wc->src_qp) : NULL;
 	uint64_t found;
 
-	if (route && sv_idmap_find(context->sources, sv_route_key(route->port, wc->src_qp), &found)) {
+	if (own && sv_idmap_find(context->sources, sv_own_route_key(route->port), &found)) {
+		wc->src_qp = own->v.qp_num;
+	} else if (route && sv_idmap_find(context->sources, sv_route_key(route->port, wc->src_qp), &found)) {
 		wc->src_qp = found & 0xffffff;
 	} else if (route && sv_idmap_find(context->sources, sv_route_key(route->port, 0), &found)) {
 		wc->src_qp ^= sv_masks.qp_num;
@@ -248,7 +253,7 @@ static void translate_destination(const struct sv_context *context, struct gid *
 }
 
 /* *changed: the header was rewritten. */
-static bool translate(const struct sv_context *context, struct ibv_wc *wc, union header *header, bool *changed)
+static bool translate(struct ibv_context *vcontext, struct ibv_wc *wc, union header *header, bool *changed)
 {
 	int version = version_of(header);
 	struct gid from, to, old_from, old_to;
@@ -259,8 +264,8 @@ static bool translate(const struct sv_context *context, struct ibv_wc *wc, union
 		return false;
 	old_from = from = v4 ? mapped(header->v4.saddr) : gid_of(&header->v6.sgid);
 	old_to = to = v4 ? mapped(header->v4.daddr) : gid_of(&header->v6.dgid);
-	translate_destination(context, &to, &v4);
-	told = translate_sender(context, wc, &from, &v4);
+	translate_destination(sv_context_of(vcontext), &to, &v4);
+	told = translate_sender(vcontext, wc, &from, &v4);
 	v4 = v4 && is_mapped(&from) && is_mapped(&to);
 	*changed = !same(&from, &old_from) || !same(&to, &old_to);
 	if (*changed)
@@ -303,7 +308,7 @@ bool sv_grh_translate(struct ibv_context *vcontext, struct ibv_wc *wc, struct sv
 
 	if (!has_header(wc) || !copy(vcontext, entry, &header, false))
 		return false;
-	told = translate(sv_context_of(vcontext), wc, &header, &changed);
+	told = translate(vcontext, wc, &header, &changed);
 	if (changed)
 		copy(vcontext, entry, &header, true);
 	return told;
@@ -313,5 +318,5 @@ bool sv_grh_translate_at(struct ibv_context *vcontext, struct ibv_wc *wc, void *
 {
 	bool changed;
 
-	return header && has_header(wc) && translate(sv_context_of(vcontext), wc, header, &changed);
+	return header && has_header(wc) && translate(vcontext, wc, header, &changed);
 }

@@ -2,6 +2,7 @@
 #include "datapath/target.h"
 #include "base/tcp_abi.h"
 #include "datapath/grh.h"
+#include "objects/qp_numbers.h"
 
 void sv_aim(const struct sv_qp *qp, uint32_t slot, struct ibv_send_wr *real)
 {
@@ -50,10 +51,17 @@ int sv_post_to_target(struct sv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_
 void sv_translate_source(struct ibv_context *vcontext, struct ibv_wc *wc, struct sv_recv_entry *entry)
 {
 	const struct sv_idmap *sources = sv_load_acquire(&sv_context_of(vcontext)->sources);
+	const struct sv_qp *own;
 	uint64_t found;
 
 	if (unlikely(sources || sv_masks.gid) && entry && sv_grh_translate(vcontext, wc, entry))
 		return;
+	own = sources && wc->slid ? sv_qp_by_number(vcontext, wc->src_qp) : NULL;
+	if (own && sv_idmap_find(sources, sv_own_source_key(wc->slid), &found)) {
+		wc->src_qp = own->v.qp_num;
+		wc->slid = found >> 24;
+		return;
+	}
 	if (sv_idmap_find(sources, sv_source_key(wc->slid, wc->src_qp), &found)) {
 		wc->src_qp = found & 0xffffff;
 		wc->slid = found >> 24;

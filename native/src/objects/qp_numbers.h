@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * From a real QP number to our QP, for completions of receives that several QPs share. Such a wr_id names the receive,
- * and only the number says whose message it took. A table of two levels: two loads, whatever the number of QPs.
+ * and only the number says whose message it took. Those of datagrams are in it, too: they may send to each other. A table of
+ * two levels: two loads, whatever the number of QPs.
  */
 #ifndef SV_QP_NUMBERS_H
 #define SV_QP_NUMBERS_H

@@ -213,7 +213,8 @@ int sv_qp_bind(struct ibv_qp *vqp, struct ibv_qp *real)
 		qp->rq.peer_qp_num = qp->xrc->peer_qp_num;
 		qp->rq.peer_lid = qp->xrc->peer_lid;
 	}
-	return qp->srq || (sv_is_xrc_receiver(qp) && !qp->xrc->foreign) ? sv_qp_numbers_add(qp, real->qp_num) : 0;
+	return qp->srq || sv_is_datagram(qp) || (sv_is_xrc_receiver(qp) && !qp->xrc->foreign) ? sv_qp_numbers_add(qp, real->qp_num)
+											      : 0;
 }
 
 void sv_qp_go_on(struct ibv_qp *vqp)

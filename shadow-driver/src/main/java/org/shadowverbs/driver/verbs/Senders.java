@@ -28,6 +28,9 @@ final class Senders {
     private static final long BY_ROUTE = 1L << 56;
     /** Not a sender, but another process's queue pair, which the sender sends through. */
     private static final long FOREIGN = 2L << 40;
+    /** This process, for queue pairs that it has made since, and that nobody else knows. */
+    private static final long OWN_BY_LID = 2L << 56;
+    private static final long OWN_BY_ROUTE = 3L << 56;
 
     private final Map<Long, Long> sources = new LinkedHashMap<Long, Long>();
     /** The GIDs of real ports, numbered from 1; of each where it is among them. */
@@ -52,13 +55,14 @@ final class Senders {
         }
         for (final OwnerRecord.ContextIds ids : contexts) {
             for (int p = 0; !ids.inherited && p < ids.portCount(); p++) {
-                add(ids.portAt(p), ids.qpNums);
+                add(BY_LID, BY_ROUTE, ids.portAt(p), ids.qpNums);
             }
         }
         for (int p = 0; ownPorts != null && p < ownPorts.length; p++) {
             for (final Gid gid : gidsOf(ownPorts[p])) {
                 own.put(gid, name(ownPorts[p], gid));
             }
+            add(OWN_BY_LID, OWN_BY_ROUTE, ownPorts[p], ExceptionSet.EMPTY);
         }
     }
 
@@ -94,17 +98,18 @@ final class Senders {
         }
     }
 
-    private void add(final PortIds port, final ExceptionSet numbers) {
+    private void add(final long byLid, final long byRoute, final PortIds port, final ExceptionSet numbers) {
         final long lid = (long) port.virtualLid << 24;
-        add(BY_LID | (long) port.realLid << 24, lid, numbers);
+        add(byLid | (long) port.realLid << 24, lid, numbers);
         final Set<Gid> gids = gidsOf(port);
+        gids.retainAll(realPortOf.keySet());
         if (!gids.isEmpty()) {
             final int realPort = realPortOf.get(gids.iterator().next());
             final long first = names.size() / 3;
             for (final Gid gid : realPorts.get(realPort)) {
                 name(port, gid);
             }
-            add(BY_ROUTE | (long) realPort << 24, first << 40 | lid, numbers);
+            add(byRoute | (long) realPort << 24, first << 40 | lid, numbers);
         }
     }
 

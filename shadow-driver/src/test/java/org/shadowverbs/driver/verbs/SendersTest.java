@@ -77,6 +77,12 @@ class SendersTest {
             return name((value(from, number) >>> 40) + routes[route(from) + 3]);
         }
 
+        /** Of a queue pair of this process that was made since. */
+        Gid own(final Gid from) {
+            final int route = route(from);
+            return name((sources.get(3L << 56 | routes[route + 2] << 24) >>> 40) + routes[route + 3]);
+        }
+
         Gid destination(final Gid to) {
             return name(routes[route(to) + 4] - 1);
         }
@@ -118,6 +124,7 @@ class SendersTest {
             final PortIds here = own.portAt(0);
             final PortIds.GidPair used = here.byVirtualIndex(here.sourceIndex);
             assertEquals(used.virtual, lookup.destination(used.real));
+            assertEquals(used.virtual, lookup.own(used.real));
         }
     }
 
