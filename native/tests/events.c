@@ -335,6 +335,77 @@ static void completions_before_the_request_wake(void)
 	close_fixture(f);
 }
 
+/* Its requests are flushed before its end by our doing: nobody hears of that, and who sleeps is still woken. */
+static void a_qp_of_a_shared_queue_ends_beside_a_request(int solicited_only)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_srq_init_attr attr = { .attr = { 4, 1, 0 } };
+	struct ibv_qp_init_attr init = { .send_cq = f->cq, .recv_cq = f->cq, .cap = { 4, 0, 1, 0, 0 },
+					 .qp_type = IBV_QPT_RC };
+	struct ibv_qp *own = f->qp;
+
+	init.srq = ibv_create_srq(f->pd, &attr);
+	for (int round = 0; round < 3; round++) {
+		f->qp = ibv_create_qp(f->pd, &init);
+		CHECK(init.srq && f->qp);
+		for (enum ibv_qp_state state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++)
+			to_state(f->qp, state);
+		mock_qp(f->qp)->flushes = true;
+		CHECK_EQUAL(post_send(f, 1, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+		CHECK_EQUAL(ibv_req_notify_cq(f->cq, solicited_only), 0);
+		CHECK_EQUAL(ibv_destroy_qp(f->qp), 0);
+		f->qp = own;
+		/* Of solicited ones there may be one too many. */
+		if (solicited_only && readable(f->channel->fd, 0)) {
+			one_event(f);
+			CHECK_EQUAL(ibv_req_notify_cq(f->cq, solicited_only), 0);
+		}
+		no_event(f);
+		expect_none(f->cq);
+		CHECK_EQUAL(post_recv(f, 2), 0);
+		mock_complete_recvs(mock_qp(f->qp), 1, solicited_only ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS, 8);
+		one_event(f);
+		expect(f->cq, 2, solicited_only ? IBV_WC_LOC_LEN_ERR : IBV_WC_SUCCESS);
+		no_event(f);
+	}
+	CHECK_EQUAL(ibv_destroy_srq(init.srq), 0);
+	close_fixture(f);
+}
+
+/* The device's event was of the one of our doing; the other's is made here. At a checkpoint the same. */
+static void completes_behind_one_of_our_doing(void)
+{
+	struct fixture *f = open_fixture(shape);
+	struct ibv_qp *own = f->qp;
+
+	f->qp = f->other;
+	for (enum ibv_qp_state state = IBV_QPS_INIT; state <= IBV_QPS_RTS; state++)
+		to_state(f->qp, state);
+	for (int round = 0; round < 3; round++) {
+		CHECK_EQUAL(ibv_req_notify_cq(f->cq, 0), 0);
+		CHECK_EQUAL(post_send(f, 1, IBV_WR_SEND, IBV_SEND_SIGNALED), 0);
+		close_gate();
+		CHECK_EQUAL(sv_qp_post_marker(own), 0);
+		mock_complete_sends(mock_qp(own), 1, IBV_WC_SUCCESS);
+		mock_complete_sends(mock_qp(f->qp), 1, IBV_WC_SUCCESS);
+		CHECK_EQUAL(sv_cq_drain(f->cq), 2);
+		CHECK_EQUAL(sv_channel_drain(f->channel), 0);
+		CHECK_EQUAL(sv_cq_go_on(f->cq), 0);
+		sv_gate_open();
+		one_event(f);
+		no_event(f);
+		expect(f->cq, 1, IBV_WC_SUCCESS);
+	}
+	f->qp = own;
+	close_fixture(f);
+}
+
+static void a_qp_of_a_shared_queue_ends_beside_a_sleeper(void)
+{
+	a_qp_of_a_shared_queue_ends_beside_a_request(0);
+	a_qp_of_a_shared_queue_ends_beside_a_request(1);
+}
+
 /*
  * Any sequence of requests for notification, completions, polls, events taken and checkpoints of both kinds, on three queues of a
  * channel, with a device whose events come with their completions, or late, or that is let go of before they come: each queue brings
@@ -744,6 +815,8 @@ int main(void)
 	RUN(armed_again_before_the_event_was_read);
 	RUN(solicited_only_stays_so);
 	RUN(completions_before_the_request_wake);
+	RUN(a_qp_of_a_shared_queue_ends_beside_a_sleeper);
+	RUN(completes_behind_one_of_our_doing);
 	RUN(any_sequence);
 	RUN(interrupted);
 	RUN(cancelled);

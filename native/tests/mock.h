@@ -62,6 +62,7 @@ struct mock_qp {
 	struct ibv_qp v;
 	struct mock_queue send, recv;
 	bool signal_all;
+	bool flushes;			/* what is unfinished completes in ERR, as on a device; here it is the test's business else */
 	unsigned users;			/* threads that post sends: the library must let in one only */
 	struct ibv_qp_attr attr;
 	struct ibv_qp_rate_limit_attr limit;
@@ -74,6 +75,7 @@ struct mock_srq {
 	uint32_t limit;
 	unsigned users;			/* QPs */
 	unsigned inside;		/* threads that post: the library must let in one only */
+	unsigned posts;
 	struct ibv_cq *cq;		/* of XRC */
 	uint32_t number;
 };

@@ -95,7 +95,7 @@ check: $(TEST_PROGRAMS) $(TEST_DIR)/shadowverbs-job-root $(TEST_DIR)/pmi $(TEST_
 		$(TEST_DIR)/tcp_hold
 	@tests/rooms
 	@tests/coverage $(LIBRARY)
-	@tests/run $(TEST_DIR) $(BUILD) $(TESTS)
+	@$(if $(SAN),IDS=scrambled) tests/run $(TEST_DIR) $(BUILD) $(TESTS)
 	@$(if $(SAN),,$(MAKE) -s -C program check)
 	@tests/job-root $(TEST_DIR)/shadowverbs-job-root
 	@echo pmi

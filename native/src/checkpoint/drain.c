@@ -20,7 +20,7 @@ static int take(struct sv_cq *cq, const struct ibv_wc *wc)
 
 	/* Errors may be of the checkpoint's making, too. */
 	if (cq->tail == tail || cq->kept[tail].held)
-		sv_notify_ours(cq);
+		sv_notify_ours(cq, wc->status != IBV_WC_SUCCESS);
 	else
 		sv_notify_drained(cq, wc);
 	return moved;

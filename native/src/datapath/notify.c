@@ -64,13 +64,22 @@ bool sv_notify_missed(struct sv_cq *cq, bool solicited_only)
 	return missed;
 }
 
-int sv_notify_set_aside(struct sv_cq *cq)
+bool sv_notify_missed_message(struct sv_cq *cq)
+{
+	for (uint32_t at = cq->head + cq->announced; at != cq->tail; at++)
+		if (!cq->kept[at].held && (cq->kept[at].wc.opcode & IBV_WC_RECV)) {
+			kept_one(cq, true);
+			return true;
+		}
+	return false;
+}
+
+int sv_notify_set_aside(struct sv_cq *cq, const struct sv_qp *ending)
 {
 	const struct sv_extras current = cq->extras;
 	int err = 0, got = 0;
 
 	do {
-		bool announced = cq->announces_next;
 		struct ibv_wc wc;
 		uint32_t tail;
 
@@ -78,16 +87,19 @@ int sv_notify_set_aside(struct sv_cq *cq)
 		if (err)
 			break;
 		tail = cq->tail;
-		got = cq->extras_wanted ? sv_take_with_extras(cq, &wc) : cq->poll(cq->real, 1, &wc);
+		got = cq->extras_wanted ? sv_take_with_extras(cq, &wc) : cq->real->context->ops.poll_cq(cq->real, 1, &wc);
 		if (got <= 0)
 			break;
-		if (cq->extras_wanted)
-			sv_notify_came(cq);
 		sv_keep(cq, &wc);
-		if (cq->tail != tail) {
+		if (cq->tail != tail)
 			cq->kept[tail].extras = cq->extras;
-			kept_one(cq, announced);
+		if (ending && (cq->tail == tail || (cq->kept[tail].held && cq->kept[tail].qp == sv_qp_index(ending)))) {
+			sv_notify_ours(cq, wc.status != IBV_WC_SUCCESS);
+			continue;
 		}
+		if (cq->tail != tail)
+			kept_one(cq, cq->announces_next);
+		sv_notify_came(cq);
 	} while (true);
 	/* Those of the completion that the application is looking at stay. */
 	cq->extras = current;
@@ -99,6 +111,11 @@ void sv_notify_came(struct sv_cq *cq)
 	uint32_t was = sv_load(&cq->notify);
 
 	cq->announces_next = false;
+	/* The device has made its event of a completion of our doing, and makes none of this one. */
+	if (cq->disarmed && (was & SV_ARMED_MASK) == SV_ARMED_ANY) {
+		sv_notify_made(cq);
+		return;
+	}
 	while ((was & SV_ARMED_MASK) == SV_ARMED_ANY && !change(cq, &was, (was & ~SV_ARMED_MASK) + DUE))
 		;
 }
@@ -114,13 +131,19 @@ void sv_notify_drained(struct sv_cq *cq, const struct ibv_wc *wc)
 		change(cq, &was, was + DUE);
 }
 
-void sv_notify_ours(struct sv_cq *cq)
+void sv_notify_ours(struct sv_cq *cq, bool error)
 {
-	if (sv_notify_armed(cq) == SV_ARMED_ANY && !cq->disarmed) {
-		/* Events come in the order of their completions. */
+	enum sv_armed armed = sv_notify_armed(cq);
+
+	if (cq->disarmed || armed == SV_ARMED_NOT || (armed == SV_ARMED_SOLICITED && !error))
+		return;
+	/*
+	 * Events come in the order of their completions. Of two that have not been taken the second is one too many, as is
+	 * each that an error makes of a request for solicited ones: some devices make none.
+	 */
+	if (armed == SV_ARMED_ANY && !cq->ours_in)
 		cq->ours_in = sv_notify_due(cq) + 1;
-		cq->disarmed = true;
-	}
+	cq->disarmed = true;
 }
 
 void sv_notify_made(struct sv_cq *cq)
@@ -172,6 +195,6 @@ void sv_notify_given(struct sv_cq *cq)
 {
 	uint32_t was = sv_load(&cq->notify);
 
-	while (!change(cq, &was, was - DUE))
+	while (was >= DUE && !change(cq, &was, was - DUE))
 		;
 }

@@ -365,6 +365,12 @@ void sv_stage_free(struct sv_qp *qp);
 /* channel.c: the application gets an event. */
 void sv_cq_event_now(struct sv_cq *cq);
 
+/*
+ * cq.c: what the real queue has had until now goes to the virtual one, with the queue's lock held and the gate open; `ending`
+ * is a QP whose errors are of our doing, or NULL. The application's notification stays asked for. Returns 0 or an errno value.
+ */
+int sv_cq_collect(struct ibv_cq *vcq, const struct sv_qp *ending);
+
 /* cq_ex.c */
 void sv_cq_ex_open(struct sv_cq *cq, const struct sv_cq_spec *spec);
 /* As poll, of one completion of a real extended queue: what an ibv_wc has no field for goes to cq->extras. */

@@ -80,16 +80,39 @@ int sv_cq_bind(struct ibv_cq *vcq, struct ibv_cq *real)
 	return armed == SV_ARMED_NOT ? 0 : request(cq, armed == SV_ARMED_SOLICITED);
 }
 
-/* What came while the device was not asked for an event makes none by itself. */
-static int announce(struct sv_cq *cq)
+/* Nobody takes an event of the queue's channel, if it has one, until they are unlocked. */
+static void lock_events(struct ibv_cq *vcq)
 {
-	uint32_t due = sv_notify_due(cq);
-	int err = sv_notify_set_aside(cq);
+	if (vcq->channel)
+		pthread_mutex_lock(&sv_channel_of(vcq->channel)->events.mutex);
+}
 
-	while (sv_notify_due(cq) > due) {
+static void unlock_events(struct ibv_cq *vcq)
+{
+	if (vcq->channel)
+		pthread_mutex_unlock(&sv_channel_of(vcq->channel)->events.mutex);
+}
+
+/*
+ * Takes what has come to the virtual queue, with the events that the device does not make of it: of what came while it was not
+ * asked for one, which may be all that is due if it was asked just before.
+ */
+static int look_through(struct sv_cq *cq, const struct sv_qp *ending, bool asked_just_before)
+{
+	uint32_t due, events;
+	int err;
+
+	/* Who takes an event afterwards knows whose it is. */
+	lock_events(&cq->v);
+	due = sv_notify_due(cq);
+	err = sv_notify_set_aside(cq, ending);
+	events = sv_load(&cq->event_made);
+	sv_store(&cq->event_made, 0);
+	for (; asked_just_before && sv_notify_due(cq) > due; events++)
 		sv_notify_given(cq);
+	unlock_events(&cq->v);
+	for (; events; events--)
 		sv_cq_event_now(cq);
-	}
 	return err;
 }
 
@@ -101,12 +124,33 @@ int sv_cq_go_on(struct ibv_cq *vcq)
 
 	if (armed == SV_ARMED_NOT || !cq->disarmed)
 		return 0;
-	err = announce(cq);
+	err = look_through(cq, NULL, false);
 	if (err || sv_notify_armed(cq) != armed)
 		return err;
 	err = request(cq, armed == SV_ARMED_SOLICITED);
 	/* Between the two looks; of that there may be one event too many. */
-	return err ? err : announce(cq);
+	err = err ? err : look_through(cq, NULL, true);
+	if (!err && armed == SV_ARMED_SOLICITED && sv_notify_missed_message(cq))
+		sv_cq_event_now(cq);
+	return err;
+}
+
+int sv_cq_collect(struct ibv_cq *vcq, const struct sv_qp *ending)
+{
+	struct sv_cq *cq = sv_cq_of(vcq);
+	int err, last, cancel;
+
+	if (!cq->real)
+		return 0;
+	/* The channel is written to and read, which a thread must not be cancelled in while it has locks. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	err = look_through(cq, ending, false);
+	/* What is no event of the application's is to wake nobody, if the device has made it by now. */
+	last = vcq->channel && cq->disarmed ? sv_channel_drain(vcq->channel) : 0;
+	err = err ? err : last;
+	last = sv_cq_go_on(vcq);
+	pthread_setcancelstate(cancel, NULL);
+	return err ? err : last;
 }
 
 void sv_cq_resized(struct ibv_cq *vcq, int cqe)
@@ -139,7 +183,7 @@ int sv_req_notify_cq(struct ibv_cq *vcq, int solicited_only)
 
 	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
 	if (cq->real)
-		err = vcq->channel ? sv_notify_set_aside(cq) : 0;
+		err = vcq->channel ? sv_notify_set_aside(cq, NULL) : 0;
 	if (!err && vcq->channel && sv_notify_missed(cq, solicited_only))
 		sv_cq_event_now(cq);
 	else if (!err)
@@ -170,8 +214,8 @@ static int unread(struct ibv_cq *vcq, const char *verb)
 	int count;
 
 	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
-	count = sv_cq_drain(vcq);
-	if (count >= 0)
+	count = -sv_cq_collect(vcq, NULL);
+	if (!count)
 		count = cq->tail - cq->head;
 	sv_lock_drop(&cq->lock);
 	sv_gate_leave(self);
@@ -202,11 +246,9 @@ int ibv_destroy_cq(struct ibv_cq *vcq)
 	if (sv_load_acquire(&cq->users))
 		return EBUSY;
 	sv_store_release(&cq->ending, 1);
-	if (vcq->channel) {
-		/* Who is handing out an event has done so after this. */
-		pthread_mutex_lock(&sv_channel_of(vcq->channel)->events.mutex);
-		pthread_mutex_unlock(&sv_channel_of(vcq->channel)->events.mutex);
-	}
+	/* Who is handing out an event has done so after this. */
+	lock_events(vcq);
+	unlock_events(vcq);
 	sv_await_acks("ibv_destroy_cq", &vcq->mutex, &vcq->cond, &vcq->comp_events_completed, &cq->comp_reported);
 	sv_await_acks("ibv_destroy_cq", &vcq->mutex, &vcq->cond, &vcq->async_events_completed, &cq->async_reported);
 	err = SV_CONTROL(SV_OP_DESTROY_CQ, "ibv_destroy_cq", NULL, SV_POINTER(vcq));

@@ -340,6 +340,15 @@ void sv_qp_free(struct ibv_qp *vqp)
 
 /* ---- Verbs ------------------------------------------------------------------------------------------------------ */
 
+static void collect(struct ibv_cq *vcq, const struct sv_qp *ending, struct sv_thread *self)
+{
+	struct sv_cq *cq = sv_cq_of(vcq);
+
+	sv_lock_take(&cq->lock, self, SV_HELD_CQ);
+	sv_cq_collect(vcq, ending);
+	sv_lock_drop(&cq->lock);
+}
+
 /*
  * A QP that is about to lose its completions takes receives of its SRQ with it, and their slots must come back: so it
  * stops receiving, and its completions are looked through while the real QP is still there, by one of its handles. In
@@ -348,20 +357,21 @@ void sv_qp_free(struct ibv_qp *vqp)
 static void collect_shared(struct sv_qp *qp, struct ibv_qp *real, struct sv_thread *self)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	const struct sv_qp *ending = NULL;
 
 	if (!real || qp->v.state == IBV_QPS_RESET)
 		return;
-	if (qp->v.state != IBV_QPS_ERR)
+	if (qp->v.state != IBV_QPS_ERR) {
 		SV_REAL(ibv_modify_qp)(real, &attr, IBV_QP_STATE);
+		ending = qp;
+	}
 	if (sv_is_xrc_receiver(qp)) {
 		sv_xrc_collect(qp, self);
-	} else {
-		struct sv_cq *cq = sv_cq_of(qp->v.recv_cq);
-
-		sv_lock_take(&cq->lock, self, SV_HELD_CQ);
-		sv_cq_drain(&cq->v);
-		sv_lock_drop(&cq->lock);
+		return;
 	}
+	collect(qp->v.recv_cq, ending, self);
+	if (qp->v.send_cq != qp->v.recv_cq)
+		collect(qp->v.send_cq, ending, self);
 }
 
 /* Two CQs, or one, in the order of their addresses, so that two threads cannot wait for each other. */

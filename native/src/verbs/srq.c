@@ -231,7 +231,7 @@ static int destroy_xrc(struct sv_srq *srq)
 		return err;
 	self = sv_gate_enter("ibv_destroy_srq");
 	sv_lock_take(&srq->cq->lock, self, SV_HELD_CQ);
-	sv_cq_drain(&srq->cq->v);
+	sv_cq_collect(&srq->cq->v, NULL);
 	sv_lock_drop(&srq->cq->lock);
 	sv_thread_holds_nothing(self);
 	srq->in_verb = 1;

@@ -101,7 +101,7 @@ void sv_xrc_collect(const struct sv_qp *qp, struct sv_thread *self)
 	pthread_mutex_lock(&mutex);
 	while ((srq = next_srq(qp, &index))) {
 		sv_lock_take(&srq->cq->lock, self, SV_HELD_CQ);
-		sv_cq_drain(&srq->cq->v);
+		sv_cq_collect(&srq->cq->v, qp);
 		sv_lock_drop(&srq->cq->lock);
 	}
 	pthread_mutex_unlock(&mutex);
