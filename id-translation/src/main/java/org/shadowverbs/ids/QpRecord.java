@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.ids;
 
+import java.util.Objects;
+
 /**
  * What a rank publishes about one queue pair before the drain, so that the two ends of a connection find each other.
  * Immutable. All ids are virtual.
@@ -56,6 +58,17 @@ public final class QpRecord {
         this.destLid = destLid;
         this.destGid = destGid;
         this.rnrRetry = rnrRetry;
+    }
+
+    @Override
+    public boolean equals(final Object other) {
+        return other instanceof QpRecord r && rank == r.rank && sequence == r.sequence && qpNum == r.qpNum && state == r.state
+                && destQpNum == r.destQpNum && destLid == r.destLid && destGid.equals(r.destGid) && rnrRetry == r.rnrRetry;
+    }
+
+    @Override
+    public int hashCode() {
+        return Objects.hash(rank, sequence, qpNum, state, destQpNum, destLid, destGid, rnrRetry);
     }
 
     /** The key that a peer, who knows lid and number only, looks it up by. */

@@ -63,6 +63,7 @@ final class Checkpoint {
     /** So long it is waited for sections of the program to end, before those that wait are let into theirs: first, and at most. */
     private static final long SHORT_PATIENCE_NANOS = 100_000_000;
     private static final long LONG_PATIENCE_NANOS = 1_000_000_000;
+    private static final long GARBAGE_STACK = 256 << 10;
 
     private final Native library;
     private final ChosenBackend backend;
@@ -92,6 +93,9 @@ final class Checkpoint {
     private Attached attached;
     /** What that would be, while it is not known. */
     private Attached undecided;
+
+    /** Collects it since ANNOUNCE; null: it was not begun. */
+    private Thread garbage;
 
     /** As shadowverbs_program.h has it. */
     private int outcome = ProgramCall.GIVEN_UP;
@@ -204,7 +208,7 @@ final class Checkpoint {
     }
 
     /**
-     * ANNOUNCE, CLOSE and the barrier of PAIRED.
+     * ANNOUNCE and CLOSE, and the barrier of PAIRED where something has changed between them.
      *
      * @return false: the checkpoint was given up, and the application runs on as if there had been none
      */
@@ -218,12 +222,14 @@ final class Checkpoint {
             phase = Phase.CLOSE;
             close();
             gate = Gate.UNTOUCHED;
-            pairAtClosedGate();
             // Nobody touches a connection before all have found that theirs can be saved.
-            phase = Phase.PAIRED;
-            link.exchange(epoch, phase, 0, Contribution.AGREED);
+            if (!allAreAsAnnounced()) {
+                pairAtClosedGate();
+                phase = Phase.PAIRED;
+                link.exchange(epoch, phase, 0, Contribution.AGREED);
+                realObjects.xrc().forgetEnded(shared);
+            }
             gate = Gate.CLOSED;
-            realObjects.xrc().forgetEnded(shared);
             timings.end("CLOSE");
             return true;
         } catch (Refusal e) {
@@ -252,10 +258,12 @@ final class Checkpoint {
      * comes into one, too: so who waits to begin one may begin it, and it is tried again.
      */
     private void announceOutsideOfSections() throws Refusal, CheckpointAborted, IOException {
-        final String refused = library.programBefore(TimeUnit.SECONDS.toNanos(request.deadlineSeconds()));
+        final String refused = library.programBefore(ownPatienceNanos());
         if (refused != null) {
             throw new Refusal(refused);
         }
+        // Here, for it takes milliseconds, and the program runs. Nobody waits for it before there is to be an image.
+        garbage = Thread.ofPlatform().daemon().name("shadowverbs-garbage").stackSize(GARBAGE_STACK).start(System::gc);
         long patience = SHORT_PATIENCE_NANOS;
         if (announce(library.sectionsClose(patience))) {
             return;
@@ -305,14 +313,14 @@ final class Checkpoint {
         final SharedDomains domains = phase == Phase.CLOSE ? new SharedDomains(model, link.rank(), receivers.self(),
                 context -> XrcVerbs.device(library, backend.now(), context),
                 qp -> XrcVerbs.targets(library, qp)) : null;
-        Reply reply = publishPeers(phase, 0, domains, inside);
+        Reply reply = publishPeers(phase, phase == Phase.CLOSE ? 1 : 0, domains, inside);
         if (domains != null) {
             model.sharers(domains.sharers(roster.numbers(), keys -> link.lookup(keys, RECONNECT_DEADLINE)));
             receivers.findHomes(domains.ranksById());
             shared = domains;
             if (!reply.unanimous()) {
                 // Somebody has the queue pair of another open. Now that nobody changes it any more, its home speaks for it.
-                reply = publishPeers(phase, 1, domains, null);
+                reply = publishPeers(phase, 2, domains, null);
             }
         }
         final Map<String, byte[]> found = new LinkedHashMap<String, byte[]>(reply.found());
@@ -340,7 +348,7 @@ final class Checkpoint {
         if (domains != null) {
             domains.publish(values);
         }
-        final boolean known = domains == null || round > 0 || !model.anyForeign();
+        final boolean known = domains == null || round > 1 || !model.anyForeign();
         final Reply reply = link.exchange(epoch, phase, round, domains == null ? outside(inside, values, wanted)
                 : new Contribution(values, wanted, known, "queue pairs of other processes"));
         roster.are(reply.numbers());
@@ -366,17 +374,31 @@ final class Checkpoint {
 
     /** Threads finish the verb they are in and wait at the next. */
     private void close() throws Refusal {
-        final String inside = library.gateClose(TimeUnit.SECONDS.toNanos(request.deadlineSeconds()));
+        final String inside = library.gateClose(ownPatienceNanos());
         if (inside != null) {
-            throw new Refusal("the gate did not close within " + request.deadlineSeconds() + " s: " + inside);
+            throw new Refusal("the gate did not close within " + TimeUnit.NANOSECONDS.toSeconds(ownPatienceNanos()) + " s: " + inside);
         }
+    }
+
+    /** Shorter than the coordinator's, which would only say that this rank has not answered. */
+    private long ownPatienceNanos() {
+        return TimeUnit.SECONDS.toNanos(request.deadlineSeconds()) * 3 / 4;
+    }
+
+    /**
+     * Whether no rank has anything to tell that it has not told at ANNOUNCE: then each has paired its queue pairs for good there.
+     * The first round of CLOSE.
+     */
+    private boolean allAreAsAnnounced() throws CheckpointAborted, IOException {
+        for (final Context context : model.contexts.inOrder()) {
+            Ports.ensure(backend.now(), context, model.masks); // opened since ANNOUNCE
+        }
+        final boolean as = !model.anyXrc() && peers.areAsAnnounced();
+        return link.exchange(epoch, Phase.CLOSE, 0, new Contribution(Map.of(), Set.of(), as, "what it has announced")).unanimous();
     }
 
     /** Now that no application thread can change them, the queue pairs are paired for good. */
     private void pairAtClosedGate() throws Refusal, CheckpointAborted, IOException {
-        for (final Context context : model.contexts.inOrder()) {
-            Ports.ensure(backend.now(), context, model.masks); // opened since ANNOUNCE
-        }
         exchangePeers(Phase.CLOSE, null);
         XrcVerbs.forgetForeignQps(library, model, shared);
         XrcVerbs.refuseManyForeignQps(library, model);
@@ -626,9 +648,21 @@ final class Checkpoint {
         }
     }
 
-    /** What the drain has left behind, and what neither the program nor the virtual machine needs, is to be in no image. */
+    /** What neither the program nor the virtual machine needs is to be in no image. */
     private void giveMemoryBack() {
-        System.gc();
+        if (garbage != null) {
+            try {
+                if (!garbage.join(Duration.ofNanos(ownPatienceNanos()))) {
+                    library.say("the JVM has not collected its garbage within "
+                            + TimeUnit.NANOSECONDS.toSeconds(ownPatienceNanos()) + " s: the image is larger for it");
+                }
+            } catch (InterruptedException e) {
+                Thread.currentThread().interrupt();
+            }
+        }
+        if (attached == null) {
+            System.gc(); // what has made and destroyed objects
+        }
         library.memoryTrim();
     }
 

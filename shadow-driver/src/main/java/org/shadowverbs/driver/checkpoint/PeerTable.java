@@ -3,6 +3,7 @@ package org.shadowverbs.driver.checkpoint;
 
 import java.util.ArrayList;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -28,6 +29,8 @@ public final class PeerTable {
     private final Model model;
     private final int rank;
     private final List<Connection> connections = new ArrayList<Connection>();
+    /** As they were published. */
+    private List<Model.Tombstone> buried = List.of();
 
     public PeerTable(final Model model, final int rank) {
         this.model = model;
@@ -46,6 +49,7 @@ public final class PeerTable {
             known.put(c.qp, c);
         }
         connections.clear();
+        buried = model.tombstones();
         for (final Qp qp : model.qps.inOrder()) {
             final Connection c = known.get(qp);
             if (qp.home) {
@@ -57,13 +61,42 @@ public final class PeerTable {
     }
 
     /**
+     * Whether there is nothing to publish but what there was at the last {@link #refresh}, and each peer was found then. The program
+     * ran on while they were paired, and may have changed a queue pair there and back.
+     */
+    public boolean areAsAnnounced() {
+        if (!buried.equals(model.tombstones()) || !connections.stream().allMatch(PeerTable::isPairedAsItIs)) {
+            return false;
+        }
+        final Iterator<Connection> announced = connections.iterator();
+        for (final Qp qp : model.qps.inOrder()) {
+            if (qp.home) {
+                final Connection c = announced.hasNext() ? announced.next() : null;
+                if (c == null || c.qp != qp || !c.own.equals(model.record(qp, rank))) {
+                    return false;
+                }
+            }
+        }
+        return !announced.hasNext();
+    }
+
+    private static boolean isPairedAsItIs(final Connection c) {
+        final QpAttributes a = c.qp.attributes;
+        if (!a.connected()) {
+            return c.pairing == Pairing.UNCONNECTED && (c.own.state == RESET || c.qp.port(a.port()) != null);
+        }
+        return c.pairing != Pairing.UNCONNECTED && c.pairing != Pairing.OUTSIDE && (c.peer != null || c.qp.peerGone)
+                && c.qp.port(a.port()) != null;
+    }
+
+    /**
      * What the peers of a process that ends are to find in place of its queue pairs. Those without a port have no peer.
      *
      * @param others queue pairs that other processes go on with
      */
     public static Map<String, byte[]> exitRecords(final Model model, final int rank, final Set<Qp> others) {
         final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
-        bury(values, model, rank);
+        bury(values, model.tombstones(), rank);
         for (final Qp qp : model.qps.inOrder()) {
             if (qp.attributes.connected() && !others.contains(qp)) {
                 bury(values, new Model.Tombstone(qp), rank);
@@ -72,8 +105,8 @@ public final class PeerTable {
         return values;
     }
 
-    private static void bury(final Map<String, byte[]> values, final Model model, final int rank) {
-        for (final Model.Tombstone t : model.tombstones()) {
+    private static void bury(final Map<String, byte[]> values, final List<Model.Tombstone> tombstones, final int rank) {
+        for (final Model.Tombstone t : tombstones) {
             bury(values, t, rank);
         }
     }
@@ -90,7 +123,7 @@ public final class PeerTable {
      */
     public Map<String, byte[]> published(final QpRecord.Kind living) {
         final Map<String, byte[]> values = new LinkedHashMap<String, byte[]>();
-        bury(values, model, rank);
+        bury(values, buried, rank);
         for (final Connection c : connections) {
             // A queue pair in RESET has no port yet: it may come to be any.
             final Context context = c.qp.context();

@@ -175,6 +175,11 @@ public final class Model {
         }
     }
 
+    /** Whether it has anything of XRC, which processes may share. */
+    public boolean anyXrc() {
+        return !domains().isEmpty() || qps.inOrder().stream().anyMatch(Qp::ofXrc);
+    }
+
     /** Whether it has queue pairs open that other processes have made. */
     public boolean anyForeign() {
         for (final Qp qp : qps.inOrder()) {
