@@ -3,10 +3,11 @@
 #
 # Puts a CRIU that runs on this kernel at .tools/criu/sbin/criu, and the headers for its plugins at .tools/criu/include.
 #
-# CRIU has to know the kernel's own mappings, so a distribution's version may be too old for the kernel it finds. The
-# installed CRIU is taken if it passes "criu check"; else that of this Debian release, then those of later suites, each
-# unpacked with its libraries into the project's own folder. Nothing of the system is replaced. Packages come from the
-# mirror, and through the proxy, that apt is configured with, and apt checks their signatures.
+# CRIU has to know the kernel's own mappings, so a distribution's version may be too old for the kernel it finds. Before
+# 4.2 it also needs breakpoints of the processor, which some virtual machines do not have. The installed CRIU is taken if
+# it saves a process and brings it back; else that of this Debian release, then those of later suites, each unpacked with
+# its libraries into the project's own folder. Nothing of the system is replaced. Packages come from the mirror, and
+# through the proxy, that apt is configured with, and apt checks their signatures.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -41,7 +42,29 @@ as_root()
 runs_here()
 {
 	"$1" --version >"$log" 2>&1 || return 1
-	as_root "$1" check >>"$log" 2>&1
+	as_root "$1" check >>"$log" 2>&1 && saves_and_restores "$1"
+}
+
+# "criu check" asks what the kernel has, and tries nothing.
+saves_and_restores()
+{
+	trial=$work/trial
+	rm -rf "$trial"
+	mkdir "$trial" || return 1
+	# With no descriptor of ours.
+	setsid sleep 300 </dev/null >/dev/null 2>&1 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&- &
+	sleeper=$!
+	for command in "dump -t $sleeper" "restore -d"; do
+		if ! as_root timeout -k 5 30 "$1" $command -D "$trial" >>"$log" 2>&1; then
+			echo "Error: criu ${command%% *} of a process that sleeps has failed, or was not done within 30 s" >>"$log"
+			kill -9 "$sleeper" 2>/dev/null
+			return 1
+		fi
+		# CRIU makes it again with the same pid, of which nothing may be left.
+		wait "$sleeper" 2>/dev/null
+	done
+	as_root kill -9 "$sleeper"
+	as_root rm -rf "$trial"
 }
 
 # The address of the Debian archive that apt is configured with for this release.

@@ -32,6 +32,7 @@ for_test="
 	redis-server:redis-server
 	fi_pingpong:libfabric-bin
 	qperf:qperf
+	rping:rdmacm-utils
 	mpiexec.mpich:mpich
 	mpicc.mpich:libmpich-dev
 	mpirun.openmpi:openmpi-bin

@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PROTOCOL_VERSION 11	/* FrameType.VERSION */
+#define PROTOCOL_VERSION 13	/* FrameType.VERSION */
 
 /* A frame that is being made. Zeroed: an empty one. */
 struct bytes {

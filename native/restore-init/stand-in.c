@@ -291,11 +291,11 @@ int stand_in(const struct stand_in_duties *duties, const char *socket, const cha
 	sigfillset(&all);
 	sigprocmask(SIG_SETMASK, &all, &blocked_at_start);
 	stays = duties->stays;
-	/* Before the program runs, so that its end is not missed. */
+	/* Both before the program runs: its end is not missed, and nothing that it writes is taken for the shell's. */
 	if (duties->agent)
 		attend(duties->agent, argv[0], stays);
-	keeper_fd = hand_over(socket, path, argv);
 	note_offsets();
+	keeper_fd = hand_over(socket, path, argv);
 	for (uint32_t i = 0; i < d.nfds; i++)
 		if (d.fd[i] > 2 && !is_line_to_launcher(d.fd[i]))
 			close(d.fd[i]);

@@ -7,7 +7,10 @@
  * FILE names connections that no program had accepted, which are to be made again by their client's end (tcp-again.c), in lines
  *   again LOCAL PORT REMOTE PORT SEQUENCE DATA   one of the sockets has it; its other end expected SEQUENCE next ("-": it had nothing)
  *   closed LOCAL PORT REMOTE PORT - DATA         its client had closed it
- * with the ends as the client has them. DATA is the path of a file with what the other end has had, or "-" when that is nothing.
+ * with the ends as the client has them, and connections that are to ask whether the other end is alive (SO_KEEPALIVE), which nobody
+ * answered before all were there:
+ *   alive LOCAL PORT REMOTE PORT
+ * DATA is the path of a file with what the other end has had, or "-" when that is nothing.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -38,13 +41,21 @@ struct end {
 struct wanted {
 	struct end local, remote;
 	bool known, found;
+	int state; /* of a socket at its port that has no connection; 0: there is none */
 	uint32_t upto;
 	uint8_t *data;
 	size_t size;
 };
 
+/* Which asks whether the other end is alive. */
+struct asking {
+	struct end local, remote;
+};
+
 static struct wanted *wanted;
 static size_t nwanted;
+static struct asking *asking;
+static size_t nasking;
 static bool failed;
 
 static _Noreturn void fail_at(const char *what, int pid)
@@ -124,6 +135,13 @@ static void read_line(char *line)
 	uint8_t *data;
 	size_t size;
 
+	if (sscanf(line, "alive %45s %d %45s %d", local, &local_port, remote, &remote_port) == 4) {
+		asking = reallocarray(asking, nasking + 1, sizeof(*asking));
+		if (!asking)
+			out_of_memory();
+		asking[nasking++] = (struct asking){ end_of(local, local_port), end_of(remote, remote_port) };
+		return;
+	}
 	if (sscanf(line, "%7s %45s %d %45s %d %15s %n", kind, local, &local_port, remote, &remote_port, expected, &path) != 6 || !path) {
 		errno = EINVAL;
 		fail("a connection that is to be made again");
@@ -188,18 +206,36 @@ static bool same(const struct end *one, const struct end *other)
 static bool is_wanted(int fd)
 {
 	struct end local, remote;
+	bool connected;
 
-	if (!name_of(fd, getsockname, &local) || !name_of(fd, getpeername, &remote))
+	if (!name_of(fd, getsockname, &local))
 		return false;
+	connected = name_of(fd, getpeername, &remote);
 	for (size_t i = 0; i < nwanted; i++) {
 		struct wanted *one = &wanted[i];
 
-		if (!one->found && same(&one->local, &local) && same(&one->remote, &remote)) {
+		if (!connected && same(&one->local, &local))
+			one->state = state_of(fd);
+		if (connected && !one->found && same(&one->local, &local) && same(&one->remote, &remote)) {
 			one->found = true;
 			again_socket(fd, one->known ? &one->upto : NULL, one->data, one->size);
 			return true;
 		}
 	}
+	return false;
+}
+
+static bool ask_again(int fd)
+{
+	struct end local, remote;
+	int on = 1;
+
+	if (!name_of(fd, getsockname, &local) || !name_of(fd, getpeername, &remote))
+		return false;
+	for (size_t i = 0; i < nasking; i++)
+		if (same(&asking[i].local, &local) && same(&asking[i].remote, &remote) &&
+		    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)))
+			fail("SO_KEEPALIVE");
 	return false;
 }
 
@@ -303,8 +339,12 @@ int main(int argc, char **argv)
 		walk_tree(pid, is_wanted);
 		for (size_t i = 0; i < nwanted; i++)
 			if (!wanted[i].found)
-				complain("no socket has the connection from port %d to port %d", wanted[i].local.port, wanted[i].remote.port);
+				complain("no socket has the connection from port %d to port %d; state of the one at that port: %d",
+					 wanted[i].local.port, wanted[i].remote.port, wanted[i].state);
 		free(wanted);
+		if (nasking)
+			walk_tree(pid, ask_again);
+		free(asking);
 	}
 	/* Before they take in anything: their other ends are not there, and their hosts would say so. */
 	again_unmake();

@@ -32,9 +32,12 @@ import org.shadowverbs.coordinator.process.ProcessCheckpointer;
 import org.shadowverbs.coordinator.process.UserCommands;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameType;
+import org.shadowverbs.coordinator.protocol.HostMessages.Accept;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
+import org.shadowverbs.coordinator.protocol.HostMessages.HoldSockets;
+import org.shadowverbs.coordinator.protocol.HostMessages.MakeAgain;
 import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
 import org.shadowverbs.coordinator.protocol.HostMessages.Inspect;
 import org.shadowverbs.coordinator.protocol.HostMessages.Member;
@@ -297,6 +300,9 @@ public final class Agent implements AutoCloseable {
                 saving.cancel(true); // what was written by one that is given up
                 step(() -> freeze(m));
             }
+            case HoldSockets m -> step(() -> coordinator.send(images.hold(m)));
+            case Accept m -> step(() -> coordinator.send(images.accept(m)));
+            case MakeAgain m -> step(() -> images.makeAgain(m));
             case Save m -> saving = step(() -> save(m));
             case Seal m -> saving = step(() -> seal(m));
             case Thaw m -> {

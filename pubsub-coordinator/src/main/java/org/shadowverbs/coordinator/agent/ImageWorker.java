@@ -5,8 +5,10 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
+import java.util.Deque;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -39,12 +41,18 @@ import org.shadowverbs.coordinator.process.Progress;
 import org.shadowverbs.coordinator.process.RestoreRequest;
 import org.shadowverbs.coordinator.process.RestoreStreams;
 import org.shadowverbs.coordinator.process.RestoredTrees;
+import org.shadowverbs.coordinator.process.TcpConnection;
 import org.shadowverbs.coordinator.process.TcpEnd;
 import org.shadowverbs.coordinator.process.TcpEnds;
+import org.shadowverbs.coordinator.process.UnacceptedEnd;
 import org.shadowverbs.coordinator.process.WrittenImages;
 import org.shadowverbs.coordinator.protocol.EventLog;
+import org.shadowverbs.coordinator.protocol.HostMessages.Accept;
+import org.shadowverbs.coordinator.protocol.HostMessages.Accepted;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.HoldSockets;
+import org.shadowverbs.coordinator.protocol.HostMessages.MakeAgain;
 import org.shadowverbs.coordinator.protocol.HostMessages.Plan;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
@@ -54,12 +62,15 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
+import org.shadowverbs.coordinator.protocol.HostMessages.SocketsHeld;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.HostMessages.TcpSocket;
+import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.protocol.HostMessages.UnacceptedSocket;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
@@ -70,6 +81,8 @@ final class ImageWorker {
     static final int SIGKILL = 9;
     private static final int TERM_SECONDS = 10;
     private static final int MOST_THAWS = 3;
+    /** In one message, and what one connection has more. */
+    private static final long ACCEPTED_BYTES = 4 << 20;
     private static final long THAW_PAUSE_NANOS = 50_000_000;
 
     private final AgentOptions options;
@@ -82,6 +95,8 @@ final class ImageWorker {
     /** Of what is restored, or was last. */
     private volatile Progress restoring = Progress.UNTOLD;
     private FrozenTrees frozen;
+    /** What is still to be told of connections that nobody had accepted; null: none were accepted here. */
+    private Deque<UnacceptedEnd> accepted;
     /** What runs on, and is not put back yet; null: nothing. */
     private FrozenTrees thawed;
     /** What is to be made safe; null: nothing. */
@@ -120,14 +135,15 @@ final class ImageWorker {
         if (frozen != null) {
             return new StepFailed(m.epoch(), "FREEZE", "processes are stopped that could not be thawed before");
         }
+        accepted = null;
         try {
             FreezeRequest request = request(ranks, trees, Duration.ofSeconds(m.deadlineSeconds()),
-                    progress(m.epoch(), "SAVE"));
+                    progress(m.epoch(), "SAVE")).withOthers(m.addresses());
             if (m.attached()) {
                 request = request.with(FreezeRequest.Open.devicesOf(ranks.stream().map(r -> r.hostPid).collect(Collectors.toSet())));
             }
             if (request.roots().isEmpty()) {
-                return new Frozen(m.epoch(), List.of(), 0, List.of(), List.of());
+                return new Frozen(m.epoch(), List.of(), 0, TcpSockets.NONE);
             }
             if (prepared == Preparation.NOTHING && descendsFrom(request)) {
                 return new StepFailed(m.epoch(), "FREEZE", DESCENDS);
@@ -135,19 +151,57 @@ final class ImageWorker {
             final Preparation ready = prepared;
             prepared = Preparation.NOTHING;
             frozen = checkpointer.freeze(request, ready);
-            final TcpEnds ends = frozen.connections(m.addresses());
             return new Frozen(m.epoch(), frozen.trees().stream().map(t -> String.join(", ", t)).toList(),
-                    frozen.freezeNanos(), sockets(ends.leaving()), sockets(ends.foreign()));
-        } catch (PassingStateException e) {
-            return new StepFailed(m.epoch(), "FREEZE", e.getMessage(), true);
-        } catch (CheckpointException | IOException e) {
-            return new StepFailed(m.epoch(), "FREEZE", e.getMessage(), e instanceof PassingStateException);
-        } catch (RuntimeException e) {
-            return new StepFailed(m.epoch(), "FREEZE", e.toString());
+                    frozen.freezeNanos(), sockets(frozen.connections()));
+        } catch (CheckpointException | IOException | RuntimeException e) {
+            return failed(m.epoch(), "FREEZE", e);
         }
     }
 
-    static List<TcpSocket> sockets(final List<TcpEnd> ends) {
+    private static StepFailed failed(final long epoch, final String step, final Exception e) {
+        return new StepFailed(epoch, step, e instanceof RuntimeException ? e.toString() : e.getMessage(),
+                e instanceof PassingStateException);
+    }
+
+    Message hold(final HoldSockets m) {
+        try {
+            return new SocketsHeld(m.epoch(), frozen == null ? TcpSockets.NONE : sockets(frozen.holdConnections()));
+        } catch (CheckpointException | RuntimeException e) {
+            return failed(m.epoch(), "HOLD", e);
+        }
+    }
+
+    /** In parts, so that none is longer than a frame may be. */
+    Message accept(final Accept m) {
+        try {
+            if (accepted == null) {
+                accepted = new ArrayDeque<>(frozen == null ? List.of() : frozen.acceptConnections());
+            }
+            final List<UnacceptedSocket> part = new ArrayList<>();
+            for (long bytes = 0; !accepted.isEmpty() && bytes < ACCEPTED_BYTES; bytes += part.getLast().data().length) {
+                final UnacceptedEnd end = accepted.remove();
+                final TcpConnection c = end.connection();
+                part.add(new UnacceptedSocket(c.localAddress(), c.localPort(), c.remoteAddress(), c.remotePort(), end.sequence(),
+                        end.data()));
+            }
+            return new Accepted(m.epoch(), part, !accepted.isEmpty());
+        } catch (CheckpointException | RuntimeException e) {
+            return failed(m.epoch(), "ACCEPT", e);
+        }
+    }
+
+    void makeAgain(final MakeAgain m) {
+        if (frozen != null) {
+            frozen.makeAgain(m.sockets().stream().map(s -> new UnacceptedEnd(new TcpConnection(s.local(), s.localPort(), s.remote(),
+                    s.remotePort()), s.sequence() < 0 ? null : s.sequence(), s.data())).toList());
+        }
+    }
+
+    static TcpSockets sockets(final TcpEnds ends) {
+        return new TcpSockets(sockets(ends.leaving()), sockets(ends.foreign()), sockets(ends.waiting()));
+    }
+
+    private static List<TcpSocket> sockets(final List<TcpEnd> ends) {
         return ends.stream().map(end -> new TcpSocket(end.holder(), end.connection().localAddress(), end.connection().localPort(),
                 end.connection().remoteAddress(), end.connection().remotePort(), end.state())).toList();
     }

@@ -28,7 +28,6 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Inspected;
  * and end meanwhile: only what every look finds counts.
  */
 final class Inspector {
-    private static final TcpEnds NOWHERE = new TcpEnds(List.of(), List.of());
     private static final int LOOKS = 6;
     private static final long PAUSE_MILLIS = 300;
 
@@ -65,13 +64,12 @@ final class Inspector {
             ready = lacks.isEmpty();
             lacks.forEach(lack -> all.add(lack.toString()));
         }
-        final TcpEnds ends = connections(m);
-        return new Inspected(m.id(), all, ImageWorker.sockets(ends.leaving()), ImageWorker.sockets(ends.foreign()));
+        return new Inspected(m.id(), all, ImageWorker.sockets(connections(m)));
     }
 
     private List<String> look(final Inspect m, final Path folder) {
         try {
-            final FreezeRequest request = ImageWorker.request(ranks.welcomed(), programs.all(), Duration.ZERO, Progress.UNTOLD);
+            final FreezeRequest request = request(m);
             if (request.roots().isEmpty()) {
                 return List.of();
             }
@@ -84,8 +82,7 @@ final class Inspector {
                 found.add("this host does not see " + folder + ", which the coordinator sees: the checkpoint directory must be on a"
                         + " file system that all hosts share");
             }
-            for (final Finding finding : checkpointer.inspect(request.with(open(ranks.running(), m.listeners())),
-                    seen ? folder : null)) {
+            for (final Finding finding : checkpointer.inspect(request, seen ? folder : null)) {
                 found.add(finding.toString());
             }
             return found;
@@ -99,14 +96,16 @@ final class Inspector {
     /** Who can't be looked at has been told of. */
     private TcpEnds connections(final Inspect m) {
         try {
-            final FreezeRequest request = ImageWorker.request(ranks.welcomed(), programs.all(), Duration.ZERO, Progress.UNTOLD);
-            if (!request.roots().isEmpty()) {
-                return checkpointer.connections(request.with(open(ranks.running(), m.listeners())), m.addresses());
-            }
+            final FreezeRequest request = request(m);
+            return request.roots().isEmpty() ? TcpEnds.NONE : checkpointer.connections(request);
         } catch (CheckpointException | IOException | RuntimeException e) {
-            return NOWHERE;
+            return TcpEnds.NONE;
         }
-        return NOWHERE;
+    }
+
+    private FreezeRequest request(final Inspect m) throws IOException {
+        return ImageWorker.request(ranks.welcomed(), programs.all(), Duration.ZERO, Progress.UNTOLD)
+                .with(open(ranks.running(), m.listeners())).withOthers(m.addresses());
     }
 
     private static FreezeRequest.Open open(final Set<Long> pids, final Set<String> listeners) throws UnknownHostException {

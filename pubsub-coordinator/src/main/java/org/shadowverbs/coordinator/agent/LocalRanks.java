@@ -441,7 +441,7 @@ final class LocalRanks {
                 rank.send(c);
             }
             case Answer a -> {
-                if (a.phase() == Phase.PAIRED.ordinal()) {
+                if (Phase.of(a.phase()).pairs(a.round(), a.unanimous())) {
                     rank.state = MemberState.CLOSED;
                 }
                 rank.send(cut.of(rank.wishes));

@@ -16,6 +16,7 @@ import java.util.stream.Stream;
 import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.Finding;
 import org.shadowverbs.coordinator.process.Readiness;
+import org.shadowverbs.coordinator.process.Rights;
 import org.shadowverbs.coordinator.server.Sizes;
 
 /** {@code doctor}: what this host can and cannot do, and the mend. */
@@ -101,12 +102,19 @@ final class DoctorCommand extends CliCommand {
     }
 
     private void processImages() {
-        final Readiness readiness = new Criu().check();
+        final Criu criu = new Criu();
+        final Readiness readiness = criu.check();
+        final List<Finding> findings = new ArrayList<>(readiness.findings());
         if (readiness.ready()) {
-            add("criu", true, "", readiness.implementation() + " at " + readiness.path(), "");
+            final boolean tried = !Rights.ordinary();
+            findings.addAll(tried ? criu.tryOut() : List.of());
+            if (findings.isEmpty()) {
+                add("criu", true, "", readiness.implementation() + " at " + readiness.path() + (tried
+                        ? "; it has saved a process and brought it back" : "; an ordinary user can't try it out here"), "");
+            }
             add("freezer", true, "", readiness.freezer(), "");
         }
-        for (final Finding finding : readiness.findings()) {
+        for (final Finding finding : findings) {
             checks.add(new Check("criu", "problem", finding.subject() + ": " + finding.problem(), finding.mend()));
         }
         add("kernel", true, "", read("/proc/sys/kernel/osrelease"), "");

@@ -2,8 +2,8 @@
 package org.shadowverbs.coordinator.client;
 
 /**
- * The exchanges of a checkpoint, in order. Up to DETACH they lead to the image, from PUBLISHED on back to work. Until PAIRED is
- * answered a rank may refuse, and nothing has happened to the application's connections.
+ * The exchanges of a checkpoint, in order. Up to DETACH they lead to the image, from PUBLISHED on back to work. Until all are paired a
+ * rank may refuse, and nothing has happened to the application's connections.
  */
 public enum Phase {
     ANNOUNCE, CLOSE, PAIRED, DRAIN, DETACH, PUBLISHED, CONNECTED, RECEIVES_POSTED, REPLAYED;
@@ -13,6 +13,14 @@ public enum Phase {
     /** Whether this exchange belongs to the reattachment. */
     public boolean reattaches() {
         return ordinal() >= PUBLISHED.ordinal();
+    }
+
+    /**
+     * Whether all queue pairs of the job are paired by its answer: that of PAIRED, or the first of CLOSE where all agree that theirs are
+     * as they were at ANNOUNCE; then PAIRED is left out.
+     */
+    public boolean pairs(final int round, final boolean unanimous) {
+        return this == PAIRED || this == CLOSE && round == 0 && unanimous;
     }
 
     /**

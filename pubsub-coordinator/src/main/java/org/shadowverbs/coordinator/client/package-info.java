@@ -7,7 +7,8 @@
  * <pre>
  *   link = RankLink.connect(socket, new RankHello(uid, pid, tree, program, epoch, FRESH), deadline, hearer)
  *   for (;;) switch (link.next()) {
- *     CheckpointRequest r: exchange ANNOUNCE, CLOSE, PAIRED, DRAIN (rounds until reply.unanimous()), DETACH
+ *     CheckpointRequest r: exchange ANNOUNCE, CLOSE, PAIRED (unless Phase.pairs said so of CLOSE),
+ *                          DRAIN (rounds until reply.unanimous()), DETACH
  *                          open link.verdictPipe() for reading; destroy the real objects
  *                          link.detached(epoch); link.close(); Verdict.parse(line read from the pipe)
  *                          connect again (REATTACHING) at verdict.agent()

@@ -17,6 +17,7 @@ import org.shadowverbs.coordinator.process.SocketMoves;
 import org.shadowverbs.coordinator.process.TcpConnection;
 import org.shadowverbs.coordinator.process.TcpListener;
 import org.shadowverbs.coordinator.process.TreeImage;
+import org.shadowverbs.coordinator.process.UnacceptedConnection;
 
 /**
  * Where the TCP/IP addresses and ports of a checkpoint's programs are when it is restarted on these hosts. Every host of a restart
@@ -215,10 +216,10 @@ public final class Relocation {
         return problems.isEmpty() ? "" : problems.getFirst();
     }
 
-    /** Whether trees have connections between them, so that none may run before all are there. */
+    /** Whether trees have connections between them, or make some again, so that none may run before all are there. */
     public boolean connected() {
-        return places.stream().anyMatch(place -> place.tree.connections().stream().map(c -> holderOf(c.mirrored()))
-                .anyMatch(other -> other != null && other != place));
+        return places.size() > 1 && places.stream().anyMatch(place -> !place.tree.unaccepted().isEmpty()
+                || place.tree.connections().stream().map(c -> holderOf(c.mirrored())).anyMatch(other -> other != null && other != place));
     }
 
     /**
@@ -238,7 +239,8 @@ public final class Relocation {
 
     private SocketMoves moves(final Place place) {
         final Map<TcpConnection, TcpConnection> connections = new LinkedHashMap<>();
-        place.tree.connections().forEach(saved -> put(connections, saved, now(place, saved)));
+        Stream.concat(place.tree.connections().stream(), place.tree.unaccepted().stream().map(UnacceptedConnection::connection))
+                .forEach(saved -> put(connections, saved, now(place, saved)));
         final Map<TcpListener, TcpListener> listeners = new LinkedHashMap<>();
         place.tree.listeners().forEach(saved -> put(listeners, saved, place.now(saved)));
         final Map<String, String> addresses = new LinkedHashMap<>();

@@ -5,6 +5,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.function.LongPredicate;
 
 /**
@@ -14,6 +15,7 @@ import java.util.function.LongPredicate;
  */
 final class Backlog {
     private final List<Waiting> waiting = new ArrayList<>();
+    private final List<FromElsewhere> fromElsewhere = new ArrayList<>();
     private final List<Problem> problems = new ArrayList<>();
     private final Map<Long, Integer> rooms = new HashMap<>();
 
@@ -28,6 +30,15 @@ final class Backlog {
     }
 
     /**
+     * One that waits, and whose client is on another host of the job.
+     *
+     * @param end      the listener's end
+     * @param listener that it has come to
+     */
+    record FromElsewhere(TcpSockets.Socket end, TcpSockets.Socket listener) {
+    }
+
+    /**
      * Why one can't be made again now.
      *
      * @param listener that it has come to
@@ -39,8 +50,11 @@ final class Backlog {
     private Backlog() {
     }
 
-    /** @param ofJob whether a process of the job has the socket with an inode */
-    static Backlog of(final TcpSockets sockets, final LongPredicate ofJob) {
+    /**
+     * @param ofJob  whether a process of the job has the socket with an inode
+     * @param others addresses of the job's other hosts
+     */
+    static Backlog of(final TcpSockets sockets, final LongPredicate ofJob, final Set<String> others) {
         final Backlog backlog = new Backlog();
         final Map<TcpConnection, TcpSockets.Socket> held = new HashMap<>();
         sockets.held().stream().filter(TcpSockets.Socket::connected).forEach(socket -> {
@@ -52,7 +66,8 @@ final class Backlog {
         sockets.unheld().forEach((connection, end) -> {
             final TcpSockets.Socket listener = end.notAccepted() ? sockets.listenerOf(end) : null;
             if (listener != null && ofJob.test(listener.inode())) {
-                backlog.add(end, listener, held.get(connection.mirrored()), sockets.unheld().get(connection.mirrored()), ofJob);
+                backlog.add(end, listener, held.get(connection.mirrored()), sockets.unheld().get(connection.mirrored()), ofJob,
+                        others);
             }
         });
         return backlog;
@@ -63,7 +78,7 @@ final class Backlog {
      * @param unheld the client's end, if only the kernel has it; else null
      */
     private void add(final TcpSockets.Socket end, final TcpSockets.Socket listener, final TcpSockets.Socket held,
-            final TcpSockets.Socket unheld, final LongPredicate ofJob) {
+            final TcpSockets.Socket unheld, final LongPredicate ofJob, final Set<String> others) {
         final TcpConnection connection = end.connection().mirrored();
         count(listener);
         if (held != null && ofJob.test(held.inode())) {
@@ -72,8 +87,10 @@ final class Backlog {
             }
         } else if (held != null) {
             problems.add(new Problem(listener, "from a process outside the job"));
+        } else if (unheld == null && !end.withinHost() && others.contains(connection.localAddress())) {
+            fromElsewhere.add(new FromElsewhere(end, listener));
         } else if (unheld == null && !end.withinHost()) {
-            problems.add(new Problem(listener, "from another host"));
+            problems.add(new Problem(listener, "from a host that is not of the job"));
         } else if (end.ending() && (unheld == null || !unheld.leftOver())) {
             waiting.add(new Waiting(connection, null, listener));
         } else {
@@ -94,6 +111,10 @@ final class Backlog {
 
     List<Waiting> waiting() {
         return waiting;
+    }
+
+    List<FromElsewhere> fromElsewhere() {
+        return fromElsewhere;
     }
 
     List<Problem> problems() {

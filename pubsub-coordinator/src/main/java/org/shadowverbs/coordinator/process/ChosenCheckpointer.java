@@ -3,7 +3,6 @@ package org.shadowverbs.coordinator.process;
 
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Set;
 import java.util.function.Supplier;
 
 /** Saves by the commands of the programs' user if they have such, and restores by what has saved; else by another one. */
@@ -61,8 +60,8 @@ public final class ChosenCheckpointer implements ProcessCheckpointer {
     }
 
     @Override
-    public TcpEnds connections(final FreezeRequest request, final Set<String> addresses) throws CheckpointException {
-        return ofPrograms().connections(request, addresses);
+    public TcpEnds connections(final FreezeRequest request) throws CheckpointException {
+        return ofPrograms().connections(request);
     }
 
     @Override

@@ -5,7 +5,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Set;
 import org.shadowverbs.coordinator.images.Cores;
 
 /**
@@ -14,7 +13,6 @@ import org.shadowverbs.coordinator.images.Cores;
  */
 final class CommandCheckpointer implements ProcessCheckpointer {
     static final Path SHELL = Path.of("/bin/sh");
-    private static final TcpEnds NONE = new TcpEnds(List.of(), List.of());
 
     private final UserCommands commands;
 
@@ -46,8 +44,8 @@ final class CommandCheckpointer implements ProcessCheckpointer {
     }
 
     @Override
-    public TcpEnds connections(final FreezeRequest request, final Set<String> addresses) {
-        return NONE;
+    public TcpEnds connections(final FreezeRequest request) {
+        return TcpEnds.NONE;
     }
 
     @Override

@@ -143,11 +143,6 @@ final class CommandFrozenTrees implements FrozenTrees {
     }
 
     @Override
-    public TcpEnds connections(final Set<String> addresses) {
-        return new TcpEnds(List.of(), List.of());
-    }
-
-    @Override
     public WrittenImages write(final Path imageDirectory, final ImagePlan plan) throws CheckpointException {
         final long start = System.nanoTime();
         final Path directory = imageDirectory.toAbsolutePath();

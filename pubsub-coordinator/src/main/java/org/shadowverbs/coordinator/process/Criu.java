@@ -25,6 +25,8 @@ public final class Criu implements ProcessCheckpointer {
             + " kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0), or run the job as root";
 
     private static final Duration CHECK_TIMEOUT = Duration.ofSeconds(20);
+    private static final Duration TRIAL_TIMEOUT = Duration.ofSeconds(30);
+    private static final String BRING_ANOTHER = "run tools/setup.sh, or name one that runs on this kernel in SHADOWVERBS_CRIU";
     /** Descriptors of the first process of the namespace that programs are given start here. */
     private static final int FIRST_FD = 100;
     /** So many pids are left to what runs beside the restored processes: CRIU itself and its children. */
@@ -60,14 +62,12 @@ public final class Criu implements ProcessCheckpointer {
         final Path criu = criu();
         String version = "CRIU";
         if (criu == null) {
-            findings.add(new Finding("CRIU", "is not there",
-                    "run tools/setup.sh, or name one that runs on this kernel in SHADOWVERBS_CRIU"));
+            findings.add(new Finding("CRIU", "is not there", BRING_ANOTHER));
         } else {
             version = version(criu);
             final String problem = trouble(criu);
             if (!problem.isEmpty()) {
-                findings.add(new Finding(criu.toString(), problem, Rights.ordinary() ? NO_NAMESPACES
-                        : "run tools/setup.sh, or name one that runs on this kernel in SHADOWVERBS_CRIU"));
+                findings.add(new Finding(criu.toString(), problem, Rights.ordinary() ? NO_NAMESPACES : BRING_ANOTHER));
             }
         }
         if (CriuCommand.findRestoreInit() == null) {
@@ -88,6 +88,18 @@ public final class Criu implements ProcessCheckpointer {
             findings.add(new Finding("freezer", e.getMessage(), ""));
         }
         return new Readiness(version, criu == null ? "" : criu.toString(), freezer, List.copyOf(findings));
+    }
+
+    /**
+     * Has CRIU save a process that sleeps, and bring it back, which takes a second, and a minute where it hangs. For root, and after
+     * {@link #check()} has found nothing.
+     *
+     * @return what is wrong; empty when nothing is
+     */
+    public List<Finding> tryOut() {
+        final Path criu = criu();
+        final String problem = CriuTrial.of(criu, TRIAL_TIMEOUT);
+        return problem.isEmpty() ? List.of() : List.of(new Finding(criu.toString(), problem, BRING_ANOTHER));
     }
 
     private static String version(final Path criu) {
@@ -135,7 +147,7 @@ public final class Criu implements ProcessCheckpointer {
         }
         final List<Finding> findings = new ArrayList<>(Sharing.of(trees, request).findings());
         try {
-            final String space = directory == null ? "" : CriuFrozenTrees.lackOfSpace(trees, directory);
+            final String space = directory == null ? "" : CriuFrozenTrees.lackOfSpace(trees, directory, 1);
             if (!space.isEmpty()) {
                 findings.add(new Finding("this host", space, "choose another --ckptdir"));
             }
@@ -146,8 +158,8 @@ public final class Criu implements ProcessCheckpointer {
     }
 
     @Override
-    public TcpEnds connections(final FreezeRequest request, final Set<String> addresses) throws CheckpointException {
-        return Sharing.of(ProcessTree.of(request.roots()), request).ends(addresses);
+    public TcpEnds connections(final FreezeRequest request) throws CheckpointException {
+        return Sharing.of(ProcessTree.of(request.roots()), request).ends();
     }
 
     @Override

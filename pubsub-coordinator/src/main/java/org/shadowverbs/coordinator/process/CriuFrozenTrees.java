@@ -29,10 +29,6 @@ final class CriuFrozenTrees implements FrozenTrees {
     private static final Duration KILL_TIMEOUT = Duration.ofSeconds(20);
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final int SIGKILL = 9;
-    /** Longer than most acknowledgements are delayed. */
-    private static final long SETTLE_NANOS = TimeUnit.MILLISECONDS.toNanos(50);
-    /** So long it may take until what was sent on closed connections has come. */
-    private static final long LEFT_OVER_NANOS = TimeUnit.SECONDS.toNanos(10);
     /** How often trees are looked at before what stands in the way is believed. */
     private static final int LOOKS = 10;
     /** How names of images begin, and of folders in which CRIU finds which pages the image of that name need not have. */
@@ -55,14 +51,17 @@ final class CriuFrozenTrees implements FrozenTrees {
     /** Of trees, by their topmost processes. */
     private final Map<Long, CriuDump> dumps = new ConcurrentHashMap<>();
     private Sharing sharing;
-    /** Null while connections take in what comes. */
-    private TcpHold tcp;
-    /** Null until connections are held. */
-    private TakenBacklog backlog;
+    /** Null: there is no freezer, or nothing was frozen. */
+    private FrozenSockets sockets;
     /** Null: there is no freezer, or nothing was frozen. */
     private Guard guard;
     private long freezeNanos;
     private boolean thawed;
+
+    /** Something that is done with connections. */
+    private interface SocketStep<T> {
+        T run() throws IOException, CheckpointException, InterruptedException;
+    }
 
     private CriuFrozenTrees(final Path criu, final String version, final FreezeRequest request, final Freezer freezer,
             final CriuTools tools, final CriuPreparation prepared) {
@@ -128,7 +127,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         trees.forEach(tree -> groups.put(tree, byTop.get(tree.top().pid())));
         freezeNanos = System.nanoTime() - start;
         refuse(trees);
-        settle(trees);
+        sockets = new FrozenSockets(trees, sharing);
+        sockets.settle();
     }
 
     /** Stops processes that are in their groups already. @return the trees with all processes that they have by then */
@@ -223,52 +223,6 @@ final class CriuFrozenTrees implements FrozenTrees {
         }
     }
 
-    /**
-     * Waits until what processes have sent and closed has come to the other end, for on their side nobody has it any more. Of
-     * other bytes it waits only a little until none is under way, so that few have to be sent again when the connections go on:
-     * {@link TcpHold} drops what comes later.
-     */
-    private void settle(final List<ProcessTree> trees) throws IOException, CheckpointException {
-        if (sharing.connected().isEmpty() && !sharing.unaccepted()) {
-            return;
-        }
-        try {
-            tcp = TcpHold.start();
-            tcp.open(sharing.receiving());
-            final long deadline = System.nanoTime() + LEFT_OVER_NANOS;
-            while (leftOver(trees)) {
-                if (System.nanoTime() - deadline > 0) {
-                    throw new PassingStateException("TCP connections that were closed have data that has not come to the other end");
-                }
-                tcp.tell();
-                LockSupport.parkNanos(POLL_NANOS);
-            }
-        } catch (final InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new CheckpointException("freezing: interrupted", e);
-        }
-        final long deadline = System.nanoTime() + SETTLE_NANOS;
-        while (System.nanoTime() - deadline < 0 && trees.stream().anyMatch(this::underWay)) {
-            LockSupport.parkNanos(POLL_NANOS);
-        }
-    }
-
-    private boolean leftOver(final List<ProcessTree> trees) throws IOException {
-        if (sharing.leftOver().isEmpty()) {
-            return false;
-        }
-        final Map<TcpConnection, TcpSockets.Socket> unheld = TcpSockets.of(trees.getFirst().top().pid()).unheld();
-        return sharing.leftOver().stream().map(unheld::get).anyMatch(end -> end != null && end.leftOver());
-    }
-
-    private boolean underWay(final ProcessTree tree) {
-        try {
-            return TcpSockets.of(tree.top().pid()).unacknowledged(sharing.connections(tree));
-        } catch (final IOException e) {
-            return false; // It has ended, which the dump will say.
-        }
-    }
-
     @Override
     public List<List<String>> trees() {
         return groups.keySet().stream().map(ProcessTree::rootNames).toList();
@@ -280,15 +234,35 @@ final class CriuFrozenTrees implements FrozenTrees {
     }
 
     @Override
-    public TcpEnds connections(final Set<String> addresses) throws CheckpointException {
-        // Their other hosts make room, as this one does, when they freeze theirs.
-        final long deadline = System.nanoTime() + LEFT_OVER_NANOS;
-        TcpEnds ends = sharing.ends(addresses);
-        while (ends.foreign().stream().anyMatch(end -> end.holder().isEmpty() && end.sending()) && System.nanoTime() - deadline < 0) {
-            LockSupport.parkNanos(POLL_NANOS);
-            ends = sharing.ends(addresses);
+    public TcpEnds connections() throws CheckpointException {
+        return sockets == null ? sharing.ends() : sockets.ends();
+    }
+
+    @Override
+    public TcpEnds holdConnections() throws CheckpointException {
+        return onSockets(TcpEnds.NONE, () -> sockets.hold());
+    }
+
+    @Override
+    public List<UnacceptedEnd> acceptConnections() throws CheckpointException {
+        return onSockets(List.of(), () -> sockets.accept());
+    }
+
+    /** @param none where trees have no connection, since they are not stopped yet */
+    private <T> T onSockets(final T none, final SocketStep<T> step) throws CheckpointException {
+        try {
+            return sockets == null ? none : step.run();
+        } catch (final IOException e) {
+            throw new CheckpointException("TCP connections could not be held: " + e.getMessage(), e);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CheckpointException("TCP connections could not be held: interrupted", e);
         }
-        return ends;
+    }
+
+    @Override
+    public void makeAgain(final List<UnacceptedEnd> connections) {
+        sockets.makeAgain(connections);
     }
 
     @Override
@@ -296,13 +270,12 @@ final class CriuFrozenTrees implements FrozenTrees {
         final long start = System.nanoTime();
         final Path directory = imageDirectory.toAbsolutePath();
         try {
-            final String space = lackOfSpace(groups.keySet(), directory);
+            final String space = prepared != null && prepared.isRoomy(directory) ? "" : lackOfSpace(groups.keySet(), directory, 1);
             if (!space.isEmpty()) {
                 throw new CheckpointException(space);
             }
-            if (tcp != null) {
-                // Before the first image of any: two ends may be in two trees.
-                backlog = TakenBacklog.take(tcp, sharing, groups.keySet().iterator().next().top().pid());
+            if (sockets != null) {
+                sockets.take();
             }
             if (plan.increments()) {
                 tools.askKernel(criu);
@@ -396,8 +369,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         return failure;
     }
 
-    /** What is too little in a directory for images of the trees; empty when nothing is. */
-    static String lackOfSpace(final Iterable<ProcessTree> trees, final Path directory) throws IOException {
+    /** What is too little in a directory for so many images of each of the trees; empty when nothing is. */
+    static String lackOfSpace(final Iterable<ProcessTree> trees, final Path directory, final int times) throws IOException {
         long needed = 0;
         for (final ProcessTree tree : trees) {
             needed += IMAGE_OVERHEAD;
@@ -412,7 +385,7 @@ final class CriuFrozenTrees implements FrozenTrees {
             }
         }
         final long usable = Files.getFileStore(directory).getUsableSpace();
-        return needed <= usable ? "" : "no space for the images in " + directory + ": about " + (needed >> 20) + " MiB needed, "
+        return needed * times <= usable ? "" : "no space for the images in " + directory + ": about " + (needed >> 20) + " MiB needed, "
                 + (usable >> 20) + " MiB free";
     }
 
@@ -452,8 +425,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         return new CriuWrittenImages.Written(tree.top().pid(), new TreeImage(
                 tree.name(), name, processes(still, shared), List.of(), outputs,
                 NamedPipe.of(still, shared), UserFiles.mapped(still), still.sessionLedFromOutside(), shared.connections(still),
-                shared.listeners(still), tcp == null ? List.of() : tcp.alive(),
-                backlog == null ? List.of() : backlog.write(tree, folder), UserFiles.memory(tree.top().pid()), dumpNanos,
+                shared.listeners(still), sockets == null ? List.of() : sockets.alive(),
+                sockets == null ? List.of() : sockets.write(tree, folder), UserFiles.memory(tree.top().pid()), dumpNanos,
                 List.of(), null),
                 base, copied, false);
     }
@@ -510,7 +483,8 @@ final class CriuFrozenTrees implements FrozenTrees {
         return folder;
     }
 
-    private static void remove(final Path folder) throws IOException {
+    /** Removes a folder of images, in which are no others. */
+    static void remove(final Path folder) throws IOException {
         try (Stream<Path> files = Files.list(folder)) {
             for (final Path file : files.toList()) {
                 Files.delete(file);
@@ -555,7 +529,9 @@ final class CriuFrozenTrees implements FrozenTrees {
         for (final ProcessTree tree : groups.keySet()) {
             pids.addAll(membersNow(tree));
         }
-        dropConnections();
+        if (sockets != null) {
+            sockets.drop();
+        }
         for (final long pid : pids) {
             // Frozen, they have not ended, so the pids are still theirs.
             Signals.send(pid, SIGKILL);
@@ -572,28 +548,14 @@ final class CriuFrozenTrees implements FrozenTrees {
         close();
     }
 
-    /** Without it what is left of each would be in the way of a restart on this host, for a minute. */
-    private void dropConnections() throws CheckpointException {
-        try {
-            if (tcp != null) {
-                tcp.drop();
-            }
-        } catch (final IOException e) {
-            throw new CheckpointException("TCP connections could not be dropped: " + e.getMessage(), e);
-        } catch (final InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new CheckpointException("TCP connections could not be dropped: interrupted", e);
-        }
-    }
-
     @Override
     public void thaw() throws CheckpointException {
         if (thawed) {
             return;
         }
         thawed = true;
-        if (tcp != null) {
-            tcp.close();
+        if (sockets != null) {
+            sockets.close();
         }
         IOException failure = freezer == null ? endDumps() : null;
         for (final Freezer.Group group : groups.values()) {

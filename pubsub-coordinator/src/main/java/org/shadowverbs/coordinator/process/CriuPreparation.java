@@ -19,6 +19,8 @@ final class CriuPreparation implements Preparation {
     private static final int LOOKS = 3;
     /** The others wait for their turn anyway. */
     private static final int MOST_DUMPS = 16;
+    /** Space is asked for again where less is there than for images so much larger. */
+    private static final int ROOMY = 4;
 
     private final String version;
     private final Freezer freezer;
@@ -30,6 +32,8 @@ final class CriuPreparation implements Preparation {
     private List<ProcessTree> trees = List.of();
     /** Null: there is no freezer, or it is taken. */
     private Guard guard;
+    /** A folder of images with space for many; null: there is none. */
+    private Path roomy;
 
     /**
      * @param freezer   null: there are no groups
@@ -81,6 +85,7 @@ final class CriuPreparation implements Preparation {
             tools.askKernel(criu);
         }
         final List<ProcessTree> whole = ProcessTree.of(roots);
+        roomy = CriuFrozenTrees.lackOfSpace(whole, directory, ROOMY).isEmpty() ? directory : null;
         final Sharing sharing = Sharing.of(whole, request, outside);
         for (final ProcessTree tree : whole.subList(0, Math.min(MOST_DUMPS, whole.size()))) {
             final long top = tree.top().pid();
@@ -100,6 +105,11 @@ final class CriuPreparation implements Preparation {
         for (final CriuDump dump : dumps.values()) {
             dump.awaitReady();
         }
+    }
+
+    /** Whether a folder of images had space for so much more than these that nobody need look again. */
+    boolean isRoomy(final Path directory) {
+        return directory.equals(roomy);
     }
 
     String version() {

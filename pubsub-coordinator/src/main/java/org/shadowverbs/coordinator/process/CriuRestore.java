@@ -11,6 +11,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.LinkedHashSet;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -45,6 +46,8 @@ final class CriuRestore {
     private final RestoreInit init;
     private final RestoreRequest request;
     private final Map<String, Integer> descriptors;
+    /** Of trees, by their numbers: connections that are to ask whether the other end is alive. */
+    private final Map<Integer, List<TcpConnection>> asking = new HashMap<>();
     private final Supplier<Stall> stalls;
     private final List<TreeImage> trees;
     /** What CRIU writes goes here: the images stay as they were saved. */
@@ -248,9 +251,7 @@ final class CriuRestore {
                     .append("'; cat <&3\n");
         }
         lines.append("exec 2>'").append(work(tree).resolve(SAID)).append("' '").append(release).append("' \"$CRTOOLS_INIT_PID\"");
-        if (!trees.get(tree).unaccepted().isEmpty()) {
-            lines.append(" '").append(unaccepted(tree)).append('\'');
-        }
+        lines.append(" '").append(afterwards(tree)).append('\'');
         lines.append('\n');
         final Path script = work(tree).resolve("script");
         Files.writeString(script, lines);
@@ -258,20 +259,27 @@ final class CriuRestore {
         return script;
     }
 
-    /** Writes which connections are to be made again that no program had accepted: tcp-release.c. */
-    private Path unaccepted(final int number) throws IOException {
+    /**
+     * Writes which connections are to be made again that no program had accepted, and which are to ask whether the other end is alive:
+     * tcp-release.c.
+     */
+    private Path afterwards(final int number) throws IOException {
         final TreeImage tree = trees.get(number);
         final StringBuilder lines = new StringBuilder();
+        asking.getOrDefault(number, List.of()).forEach(now -> lines.append("alive ").append(ends(now)).append('\n'));
         for (final UnacceptedConnection saved : tree.unaccepted()) {
             final TcpConnection now = moves(tree).of(saved.connection());
-            lines.append(saved.closed() ? "closed " : "again ").append(now.localAddress()).append(' ').append(now.localPort())
-                    .append(' ').append(now.remoteAddress()).append(' ').append(now.remotePort()).append(' ')
-                    .append(saved.sequence() == null || saved.closed() ? "-" : saved.sequence().toString()).append(' ')
+            lines.append(saved.closed() ? "closed " : "again ").append(ends(now)).append(' ').append(saved.sequence() == null || saved.closed() ? "-" : saved.sequence().toString()).append(' ')
                     .append(saved.data().isEmpty() ? "-"
                             : request.imageDirectory().resolve(tree.directory()).resolve(saved.data()).toAbsolutePath())
                     .append('\n');
         }
-        return Files.writeString(work(number).resolve("unaccepted"), lines);
+        return Files.writeString(work(number).resolve("afterwards"), lines);
+    }
+
+    private static String ends(final TcpConnection connection) {
+        return connection.localAddress() + " " + connection.localPort() + " " + connection.remoteAddress() + " "
+                + connection.remotePort();
     }
 
     private Path work(final int tree) {
@@ -292,7 +300,7 @@ final class CriuRestore {
                     moved ? Set.of(SocketImages.FILES) : Set.of(), cores, request.progress());
         }
         if (moved) {
-            SocketImages.move(saved, moves(tree), Set.copyOf(tree.alive()), folder.resolve(SocketImages.FILES));
+            asking.put(number, SocketImages.move(saved, moves(tree), Set.copyOf(tree.alive()), folder.resolve(SocketImages.FILES)));
         }
         return folder;
     }

@@ -16,6 +16,7 @@ import java.util.Set;
  * @param saveDeadline   how long saving may go on without anything being written or read
  * @param progress       of saving
  * @param open           what ranks have open that no image could hold otherwise
+ * @param others         addresses of the job's other hosts, numeric
  */
 public record FreezeRequest(
         List<ProcessRoot> roots,
@@ -23,7 +24,8 @@ public record FreezeRequest(
         Duration freezeDeadline,
         Duration saveDeadline,
         Progress progress,
-        Open open) {
+        Open open,
+        Set<String> others) {
     /**
      * What ranks have open. While they run they have links to this process and devices; when they are frozen they have devices, if
      * these stay open, and CRIU's plugin takes them ({@code native/restore-init/criu-devices.c}).
@@ -64,7 +66,8 @@ public record FreezeRequest(
                 deadline,
                 deadline,
                 progress,
-                Open.NOTHING);
+                Open.NOTHING,
+                Set.of());
     }
 
     /**
@@ -74,6 +77,16 @@ public record FreezeRequest(
      * @return the request
      */
     public FreezeRequest with(final Open now) {
-        return new FreezeRequest(roots, replacedPipes, freezeDeadline, saveDeadline, progress, now);
+        return new FreezeRequest(roots, replacedPipes, freezeDeadline, saveDeadline, progress, now, others);
+    }
+
+    /**
+     * The same for a job that has other hosts.
+     *
+     * @param addresses theirs
+     * @return the request
+     */
+    public FreezeRequest withOthers(final Set<String> addresses) {
+        return new FreezeRequest(roots, replacedPipes, freezeDeadline, saveDeadline, progress, open, Set.copyOf(addresses));
     }
 }

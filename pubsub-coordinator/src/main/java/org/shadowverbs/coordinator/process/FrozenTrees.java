@@ -3,7 +3,6 @@ package org.shadowverbs.coordinator.process;
 
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Set;
 
 /** Processes that stand still. Closing lets them run on, unless {@link #kill} ended them. */
 public interface FrozenTrees extends AutoCloseable {
@@ -24,11 +23,45 @@ public interface FrozenTrees extends AutoCloseable {
     /**
      * The TCP connections to other hosts.
      *
-     * @param addresses those of the job's other hosts
      * @return the ends on this host
      * @throws CheckpointException if they can't be looked at
      */
-    TcpEnds connections(Set<String> addresses) throws CheckpointException;
+    default TcpEnds connections() throws CheckpointException {
+        return TcpEnds.NONE;
+    }
+
+    /**
+     * From now on no TCP connection takes in anything, and none comes to a listener.
+     *
+     * @return the ends on this host of those to other hosts, which do not change any more
+     * @throws PassingStateException if one has come that can't be made again
+     * @throws CheckpointException   if they can't be held
+     */
+    default TcpEnds holdConnections() throws CheckpointException {
+        return TcpEnds.NONE;
+    }
+
+    /**
+     * Takes the connections out of the listeners' queues. Those from other hosts are reset when all goes on, and so they are to be made
+     * again by their clients' hosts.
+     *
+     * @return those from other hosts
+     * @throws CheckpointException if they can't be accepted
+     */
+    default List<UnacceptedEnd> acceptConnections() throws CheckpointException {
+        return List.of();
+    }
+
+    /**
+     * Connections to other hosts that are to be made again when all goes on, and after a restart. Safe to call more than once.
+     *
+     * @param connections whose clients are here
+     */
+    default void makeAgain(final List<UnacceptedEnd> connections) {
+        if (!connections.isEmpty()) {
+            throw new IllegalStateException("no connection is held");
+        }
+    }
 
     /**
      * Writes the images of all trees. The processes stay frozen, whether it fails or not; when they go on, what was written does

@@ -34,7 +34,7 @@ final class PreCopy {
     /** Returns how much was copied. */
     long run() throws IOException, CheckpointException, InterruptedException {
         final List<ProcessTree> trees = ProcessTree.of(request.roots());
-        final String space = CriuFrozenTrees.lackOfSpace(trees, directory);
+        final String space = CriuFrozenTrees.lackOfSpace(trees, directory, 1);
         if (!space.isEmpty()) {
             throw new CheckpointException(space);
         }

@@ -3,7 +3,6 @@ package org.shadowverbs.coordinator.process;
 
 import java.nio.file.Path;
 import java.util.List;
-import java.util.Set;
 
 /**
  * Saves the processes of one host to images and brings them back.
@@ -81,12 +80,11 @@ public interface ProcessCheckpointer {
     /**
      * Looks at the processes, without stopping them, for TCP connections to other hosts.
      *
-     * @param request   the processes and what the caller knows about them
-     * @param addresses those of the job's other hosts
+     * @param request the processes and what the caller knows about them
      * @return the ends on this host
      * @throws CheckpointException if they can't be looked at
      */
-    TcpEnds connections(FreezeRequest request, Set<String> addresses) throws CheckpointException;
+    TcpEnds connections(FreezeRequest request) throws CheckpointException;
 
     /**
      * Verifies images before anything is restored or changed: checksums, mapped files, CPU flags, output files.

@@ -58,23 +58,34 @@ final class ProcessTree {
                 }
                 names.put(root.hostPid(), root.name());
             }
+            final List<Long> tops = names.keySet().stream().filter(pid -> !hasAncestorIn(pid, parents, names)).toList();
+            final List<Long> below = new ArrayList<>(tops);
+            for (int i = 0; i < below.size(); i++) {
+                below.addAll(children.getOrDefault(below.get(i), List.of()));
+            }
+            final List<Member> read = Parallel.each(below, whole ? Parallel.threads() : 1, pid -> member(pid, tops, whole));
+            final Map<Long, Member> members = new HashMap<>();
+            for (int i = 0; i < below.size(); i++) {
+                members.put(below.get(i), read.get(i));
+            }
             final List<ProcessTree> trees = new ArrayList<>();
-            for (final long pid : names.keySet()) {
-                if (!hasAncestorIn(pid, parents, names)) {
-                    final ProcessTree tree = collect(pid, children, names, whole);
-                    final long self = ProcessHandle.current().pid();
-                    if (tree.hostPids().contains(self)) {
-                        // It would freeze itself, and nobody would be there to thaw it.
-                        throw new CheckpointException(List.of(new Finding(tree.name(),
-                                "the process that saves (pid " + self + ") is itself below what is to be saved (pid "
-                                        + pid + ")", "start the agent so that it is no child of the program")));
-                    }
-                    trees.add(tree);
+            for (final long top : tops) {
+                final ProcessTree tree = collect(top, children, names, members);
+                final long self = ProcessHandle.current().pid();
+                if (tree.hostPids().contains(self)) {
+                    // It would freeze itself, and nobody would be there to thaw it.
+                    throw new CheckpointException(List.of(new Finding(tree.name(),
+                            "the process that saves (pid " + self + ") is itself below what is to be saved (pid "
+                                    + top + ")", "start the agent so that it is no child of the program")));
                 }
+                trees.add(tree);
             }
             return trees;
         } catch (final IOException e) {
             throw new CheckpointException("reading /proc: " + e.getMessage(), e);
+        } catch (final InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new CheckpointException("reading /proc: interrupted", e);
         }
     }
 
@@ -88,8 +99,9 @@ final class ProcessTree {
         return false;
     }
 
+    /** @param members null: one that has ended meanwhile, and what is below it is somebody else's now */
     private static ProcessTree collect(final long top, final Map<Long, List<Long>> children, final Map<Long, String> names,
-            final boolean whole) throws IOException {
+            final Map<Long, Member> members) {
         final ProcessTree tree = new ProcessTree();
         final Deque<Long> left = new ArrayDeque<>(List.of(top));
         while (!left.isEmpty()) {
@@ -97,20 +109,26 @@ final class ProcessTree {
             if (names.containsKey(pid)) {
                 tree.roots.put(pid, names.get(pid));
             }
-            try {
-                final Proc.Ids ids = Proc.ids(pid);
-                tree.members.add(ids.ended() || !whole
-                        ? new Member(ids, List.of(), List.of())
-                        : new Member(ids, Proc.descriptors(pid), Proc.mappings(pid)));
-            } catch (final IOException e) {
-                if (pid == top || !Proc.ended(pid)) {
-                    throw e;
-                }
-                continue; // A descendant that has ended meanwhile.
+            if (members.get(pid) != null) {
+                tree.members.add(members.get(pid));
+                left.addAll(children.getOrDefault(pid, List.of()));
             }
-            left.addAll(children.getOrDefault(pid, List.of()));
         }
         return tree;
+    }
+
+    /** Null: it has ended meanwhile, and is none of the topmost. */
+    private static Member member(final long pid, final List<Long> tops, final boolean whole) throws IOException {
+        try {
+            final Proc.Ids ids = Proc.ids(pid);
+            return ids.ended() || !whole ? new Member(ids, List.of(), List.of())
+                    : new Member(ids, Proc.descriptors(pid), Proc.mappings(pid));
+        } catch (final IOException e) {
+            if (tops.contains(pid) || !Proc.ended(pid)) {
+                throw e;
+            }
+            return null;
+        }
     }
 
     String name() {

@@ -127,7 +127,7 @@ final class Sharing {
 
     /** Whether connections have come to the job's listeners that nobody has accepted yet. */
     boolean unaccepted() {
-        return backlog != null && !backlog.waiting().isEmpty();
+        return backlog != null && !(backlog.waiting().isEmpty() && backlog.fromElsewhere().isEmpty());
     }
 
     /** The sockets of all TCP connections. */
@@ -437,7 +437,7 @@ final class Sharing {
 
     /** Connections that have come to the job's listeners, as the tables of a process's network have them now. */
     Backlog backlog(final TcpSockets sockets) {
-        return Backlog.of(sockets, holders::containsKey);
+        return Backlog.of(sockets, holders::containsKey, Rights.ordinary() ? Set.of() : request.others());
     }
 
     /** What keeps connections of a backlog from being made again. */
@@ -445,6 +445,14 @@ final class Sharing {
         return backlog.problems().stream().map(problem -> new Finding(subject(holders.get(problem.listener().inode()).getFirst()),
                 "nobody has accepted a TCP connection yet that came to port " + problem.listener().local().getPort() + " "
                         + problem.what(), "")).toList();
+    }
+
+    /** The sockets of connections that processes of the job have, as the tables of a process's network have them now. */
+    Map<TcpConnection, TcpSockets.Socket> connected(final TcpSockets sockets) {
+        final Map<TcpConnection, TcpSockets.Socket> connected = new HashMap<>();
+        sockets.held().stream().filter(socket -> socket.connected() && holds(socket))
+                .forEach(socket -> connected.put(socket.connection(), socket));
+        return connected;
     }
 
     /** How a process has a socket of the job. */
@@ -455,6 +463,11 @@ final class Sharing {
     /** Of which tree a process is that has a socket of the job. */
     ProcessTree tree(final long inode) {
         return holders.get(inode).getFirst().tree();
+    }
+
+    /** For what comes back on this host and is no process's any more. */
+    ProcessTree anyTree() {
+        return trees.getFirst();
     }
 
     /** The sockets that listen. */
@@ -549,21 +562,30 @@ final class Sharing {
         return "tty[%x:%x]".formatted((long) attributes.get("rdev"), (long) attributes.get("dev"));
     }
 
-    /** TCP connections to other hosts; of those that none of the trees has only those to these addresses. */
-    TcpEnds ends(final Set<String> addresses) throws CheckpointException {
+    /** TCP connections to other hosts as they are now; of those that none of the trees has only those to hosts of the job. */
+    TcpEnds ends() throws CheckpointException {
+        if (trees.isEmpty() || leaving.isEmpty() && request.others().isEmpty()) {
+            return TcpEnds.NONE;
+        }
         try {
-            return new TcpEnds(List.copyOf(leaving), foreign(addresses));
+            final TcpSockets now = TcpSockets.of(trees.getFirst().top().pid());
+            final Map<TcpConnection, Integer> states = new HashMap<>();
+            now.held().forEach(socket -> states.put(socket.connection(), socket.state()));
+            return new TcpEnds(leaving.stream().map(end -> new TcpEnd(end.holder(), end.connection(),
+                    states.getOrDefault(end.connection(), end.state()))).toList(), foreign(now),
+                    listening.isEmpty() ? List.of() : backlog(now).fromElsewhere().stream().map(
+                            one -> one.end().end(subject(holders.get(one.listener().inode()).getFirst()))).toList());
         } catch (final IOException e) {
             throw new CheckpointException("reading /proc: " + e.getMessage(), e);
         }
     }
 
-    private List<TcpEnd> foreign(final Set<String> addresses) throws IOException {
+    private List<TcpEnd> foreign(final TcpSockets sockets) throws IOException {
         final List<TcpEnd> ends = new ArrayList<>();
-        if (trees.isEmpty() || addresses.isEmpty()) {
+        final Set<String> addresses = request.others();
+        if (addresses.isEmpty()) {
             return ends;
         }
-        final TcpSockets sockets = TcpSockets.of(trees.getFirst().top().pid());
         for (final TcpSockets.Socket socket : sockets.held()) {
             if (socket.connected() && !holders.containsKey(socket.inode())
                     && addresses.contains(socket.connection().remoteAddress())) {

@@ -56,6 +56,9 @@ final class SocketImages {
     private static final List<Long> DROP_ALL = List.of(0x06L << 48);
 
     private static final int IPPROTO_TCP = 6;
+    // include/net/tcp_states.h
+    private static final long SYN_SENT = 2;
+    private static final long CLOSED = 7;
     private static final int VERSION_4_BYTES = 4;
     private static final int VERSION_6_BYTES = 16;
     private static final int AF_INET = 2;
@@ -70,20 +73,25 @@ final class SocketImages {
      * @param images what CRIU has written
      * @param alive inodes of sockets that ask whether the other end is alive, which they did not while they were held
      * @param target the file to write
+     * @return the connections of those, where they are to be: the image has them as they were while they were held, for nobody answers
+     *     before all are there
      * @throws IOException if the image can't be read, or is one that this does not know
      */
-    static void move(final Path images, final SocketMoves moves, final Set<Long> alive, final Path target) throws IOException {
+    static List<TcpConnection> move(final Path images, final SocketMoves moves, final Set<Long> alive, final Path target)
+            throws IOException {
         checkVersion(images);
         final ByteBuffer image = read(images.resolve(FILES), IMAGE_MAGIC, FILES_MAGIC);
+        final List<TcpConnection> asking = new ArrayList<>();
         final ByteArrayOutputStream out = new ByteArrayOutputStream(image.capacity());
         out.write(image.array(), 0, image.position());
         while (image.hasRemaining()) {
             final byte[] entry = next(image, images.resolve(FILES));
-            final byte[] moved = entry(UnknownFieldSet.parseFrom(entry), moves, alive);
+            final byte[] moved = entry(UnknownFieldSet.parseFrom(entry), moves, alive, asking);
             out.write(ByteBuffer.allocate(Integer.BYTES).order(ByteOrder.LITTLE_ENDIAN).putInt(moved.length).array());
             out.write(moved);
         }
         Files.write(target, out.toByteArray());
+        return asking;
     }
 
     private static void checkVersion(final Path images) throws IOException {
@@ -117,17 +125,18 @@ final class SocketImages {
         return entry;
     }
 
-    private static byte[] entry(final UnknownFieldSet entry, final SocketMoves moves, final Set<Long> alive) throws IOException {
+    private static byte[] entry(final UnknownFieldSet entry, final SocketMoves moves, final Set<Long> alive,
+            final List<TcpConnection> asking) throws IOException {
         if (!entry.hasField(FILE_SOCKET)) {
             return entry.toByteArray();
         }
         final UnknownFieldSet.Builder changed = UnknownFieldSet.newBuilder(entry);
-        set(changed, FILE_SOCKET, message(socket(message(entry, FILE_SOCKET), moves, alive)));
+        set(changed, FILE_SOCKET, message(socket(message(entry, FILE_SOCKET), moves, alive, asking)));
         return changed.build().toByteArray();
     }
 
-    private static UnknownFieldSet socket(final UnknownFieldSet socket, final SocketMoves moves, final Set<Long> alive)
-            throws IOException {
+    private static UnknownFieldSet socket(final UnknownFieldSet socket, final SocketMoves moves, final Set<Long> alive,
+            final List<TcpConnection> asking) throws IOException {
         final String local = address(socket, SOCKET_SOURCE);
         final String remote = address(socket, SOCKET_DESTINATION);
         final int localPort = (int) number(socket, SOCKET_SOURCE_PORT);
@@ -148,7 +157,13 @@ final class SocketImages {
             set(changed, SOCKET_DESTINATION, address(socket, moved.remoteAddress()));
             set(changed, SOCKET_DESTINATION_PORT, number(moved.remotePort()));
         }
-        set(changed, SOCKET_OPTIONS, message(options(message(socket, SOCKET_OPTIONS), alive.contains(number(socket, SOCKET_INODE)))));
+        final long state = number(socket, SOCKET_STATE);
+        final boolean asks = alive.contains(number(socket, SOCKET_INODE));
+        final boolean hasPeer = state != SYN_SENT && state != CLOSED; // else it asks nobody now
+        if (asks && hasPeer) {
+            asking.add(moved);
+        }
+        set(changed, SOCKET_OPTIONS, message(options(message(socket, SOCKET_OPTIONS), asks && !hasPeer)));
         return changed.build();
     }
 

@@ -10,6 +10,7 @@ package org.shadowverbs.coordinator.process;
  */
 public record TcpEnd(String holder, TcpConnection connection, int state) {
     private static final int SYN_SENT = 2;
+    private static final int SYN_RECEIVED = 3;
     private static final int LAST_ACK = 9;
     private static final int CLOSING = 11;
     private static final int FIN_WAIT_1 = 4;
@@ -21,6 +22,15 @@ public record TcpEnd(String holder, TcpConnection connection, int state) {
      */
     public boolean connecting() {
         return state == SYN_SENT;
+    }
+
+    /**
+     * Whether it has come to a listener, and its client has not answered yet.
+     *
+     * @return true if so
+     */
+    public boolean shakingHands() {
+        return state == SYN_RECEIVED;
     }
 
     /**

@@ -9,6 +9,9 @@ import java.util.List;
  *
  * @param leaving those that processes of the job have
  * @param foreign those to hosts of the job that other processes have, or none: closed, or not accepted yet
+ * @param waiting those of them that have come to a listener of the job and that nobody has accepted yet; the holder listens
  */
-public record TcpEnds(List<TcpEnd> leaving, List<TcpEnd> foreign) {
+public record TcpEnds(List<TcpEnd> leaving, List<TcpEnd> foreign, List<TcpEnd> waiting) {
+    /** Of a host that has none. */
+    public static final TcpEnds NONE = new TcpEnds(List.of(), List.of(), List.of());
 }

@@ -50,11 +50,16 @@ final class TcpHold implements AutoCloseable {
     /**
      * What the listener's end of a connection has had that no program has accepted.
      *
-     * @param number     of the connection, counted from 0
+     * @param number     of the connection, counted from 0; {@link #ELSEWHERE}: the listener is on another host
      * @param connection as its client has it
      * @param sequence   of the byte that is expected next
      */
     record Had(int number, TcpConnection connection, long sequence, byte[] data) {
+        private static final int ELSEWHERE = -1;
+
+        static Had elsewhere(final TcpConnection connection, final long sequence, final byte[] data) {
+            return new Had(ELSEWHERE, connection, sequence, data);
+        }
     }
 
     /**
@@ -118,7 +123,7 @@ final class TcpHold implements AutoCloseable {
             }
             final boolean data = one.had() != null && one.had().data().length > 0;
             commands.append(' ').append(data ? HexFormat.of().formatHex(one.had().data()) : NOTHING).append('\n');
-            if (one.had() != null) {
+            if (one.had() != null && one.had().number() != Had.ELSEWHERE) {
                 commands.append("passed ").append(one.had().number()).append('\n');
             }
         }

@@ -4,7 +4,7 @@ package org.shadowverbs.coordinator.protocol;
 /** The type byte of every frame; {@code docs/MESSAGES.md} has the bytes of each body. */
 public final class FrameType {
     /** Goes up with every change that an older peer would misread. */
-    public static final int VERSION = 11;
+    public static final int VERSION = 13;
 
     /** Longest frame (type and body, bytes). A longer one is an error of the sender, not a reason to allocate. */
     public static final int MAX_FRAME = 64 << 20;
@@ -126,6 +126,13 @@ public final class FrameType {
     public static final byte RETAIN_IMAGES = 99;
     public static final byte IMAGES_AT = 100;
     public static final byte LEVEL_LOST = 101;
+
+    // agent <-> coordinator, of connections between hosts that nobody has accepted
+    public static final byte HOLD_SOCKETS = 104;
+    public static final byte SOCKETS_HELD = 105;
+    public static final byte ACCEPT = 106;
+    public static final byte ACCEPTED = 107;
+    public static final byte MAKE_AGAIN = 108;
 
     // agent <-> agent
     public static final byte FETCH = 102;

@@ -23,6 +23,11 @@ public final class HostMessages {
             Map.entry(FrameType.PREPARED, Prepared.class),
             Map.entry(FrameType.FREEZE, Freeze.class),
             Map.entry(FrameType.FROZEN, Frozen.class),
+            Map.entry(FrameType.HOLD_SOCKETS, HoldSockets.class),
+            Map.entry(FrameType.SOCKETS_HELD, SocketsHeld.class),
+            Map.entry(FrameType.ACCEPT, Accept.class),
+            Map.entry(FrameType.ACCEPTED, Accepted.class),
+            Map.entry(FrameType.MAKE_AGAIN, MakeAgain.class),
             Map.entry(FrameType.SAVE, Save.class),
             Map.entry(FrameType.SAVED, Saved.class),
             Map.entry(FrameType.PRE_COPY, PreCopy.class),
@@ -142,6 +147,16 @@ public final class HostMessages {
     }
 
     /**
+     * The ends of TCP connections on one host whose other ends are on other hosts. {@code leaving}: of the job's processes;
+     * {@code foreign}: to hosts of the job, that are not theirs; {@code waiting}: those of them that have come to a listener of the job
+     * and that nobody has accepted yet, with the process that listens as the holder.
+     */
+    public record TcpSockets(List<TcpSocket> leaving, List<TcpSocket> foreign, List<TcpSocket> waiting) {
+        /** Of a host that has none. */
+        public static final TcpSockets NONE = new TcpSockets(List.of(), List.of(), List.of());
+    }
+
+    /**
      * A checkpoint begins: do what shortens the time that the processes stand still. {@code folder} and {@code plan} are those that
      * SAVE will have; an empty folder: nothing comes of the checkpoint, so undo it.
      */
@@ -159,12 +174,35 @@ public final class HostMessages {
     public record Freeze(long epoch, int deadlineSeconds, boolean attached, Set<String> addresses) implements Message {
     }
 
+    /** They stand still. {@code sockets}: between this host and others. */
+    public record Frozen(long epoch, List<String> trees, long nanos, TcpSockets sockets) implements Message {
+    }
+
+    /** From now on no TCP connection of the job's takes in anything, and none comes to a listener. */
+    public record HoldSockets(long epoch) implements Message {
+    }
+
+    /** {@code sockets}: as in {@link Frozen}, and they do not change any more. */
+    public record SocketsHeld(long epoch, TcpSockets sockets) implements Message {
+    }
+
+    /** Accept what has come from other hosts and waits, or tell of the next part of it: the clients' hosts make it again. */
+    public record Accept(long epoch) implements Message {
+    }
+
     /**
-     * They stand still. {@code leaving}: their TCP connections to other hosts; {@code foreign}: those to hosts of the job that are not
-     * theirs.
+     * A TCP connection between two hosts that no program has accepted: its ends as its client has them, the {@code sequence} number of
+     * the byte that the listener's end expects next, -1 when nothing has come there, and what it has had.
      */
-    public record Frozen(long epoch, List<String> trees, long nanos, List<TcpSocket> leaving, List<TcpSocket> foreign)
-            implements Message {
+    public record UnacceptedSocket(String local, int localPort, String remote, int remotePort, long sequence, byte[] data) {
+    }
+
+    /** What waited. {@code more}: there is more of it, to be asked for. */
+    public record Accepted(long epoch, List<UnacceptedSocket> sockets, boolean more) implements Message {
+    }
+
+    /** Their clients are on this host: have them make the connections again, when all goes on and after a restart. No answer. */
+    public record MakeAgain(long epoch, List<UnacceptedSocket> sockets) implements Message {
     }
 
     /**
@@ -231,8 +269,8 @@ public final class HostMessages {
     }
 
     /**
-     * {@code step}: PRE_COPY, FREEZE, SAVE, SEAL, THAW, RELEASE, END or RECOVER; {@code passes}: what it has failed for passes by
-     * itself.
+     * {@code step}: PRE_COPY, FREEZE, HOLD, ACCEPT, SAVE, SEAL, THAW, RELEASE, END or RECOVER; {@code passes}: what it has failed for
+     * passes by itself.
      */
     public record StepFailed(long epoch, String step, String reason, boolean passes) implements Message {
         public StepFailed(final long epoch, final String step, final String reason) {
@@ -258,12 +296,8 @@ public final class HostMessages {
     public record Inspect(long id, Set<String> listeners, String folder, Set<String> addresses) implements Message {
     }
 
-    /**
-     * {@code problems}: what a checkpoint would be refused for on this host now; {@code leaving} and {@code foreign}: as in
-     * {@link Frozen}.
-     */
-    public record Inspected(long id, List<String> problems, List<TcpSocket> leaving, List<TcpSocket> foreign)
-            implements Message {
+    /** {@code problems}: what a checkpoint would be refused for on this host now; {@code sockets}: as in {@link Frozen}. */
+    public record Inspected(long id, List<String> problems, TcpSockets sockets) implements Message {
     }
 
     /** A line for the standard error of the program that was launched first on this host, or of the command that stands in for one. */

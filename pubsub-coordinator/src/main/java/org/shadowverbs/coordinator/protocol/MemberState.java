@@ -5,9 +5,9 @@ package org.shadowverbs.coordinator.protocol;
 public enum MemberState {
     /** The application runs with open gates. */
     RUNNING,
-    /** In the exchanges before PAIRED is answered: the connections are as the application left them. */
+    /** In the exchanges before all are paired: the connections are as the application left them. */
     IN_CHECKPOINT,
-    /** PAIRED is answered: the drain may have acted on the connections, and real objects may be gone. */
+    /** All are paired (Phase.pairs): the drain may have acted on the connections, and real objects may be gone. */
     CLOSED,
     /** The link is closed and the rank waits for its verdict. */
     DETACHED,

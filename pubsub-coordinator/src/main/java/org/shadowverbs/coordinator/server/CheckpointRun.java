@@ -8,6 +8,7 @@ import java.nio.file.Path;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
@@ -24,10 +25,14 @@ import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Levels;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
-import org.shadowverbs.coordinator.store.StoreException;
+import org.shadowverbs.coordinator.process.TcpConnection;
+import org.shadowverbs.coordinator.protocol.HostMessages.Accept;
+import org.shadowverbs.coordinator.protocol.HostMessages.Accepted;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
+import org.shadowverbs.coordinator.protocol.HostMessages.HoldSockets;
+import org.shadowverbs.coordinator.protocol.HostMessages.MakeAgain;
 import org.shadowverbs.coordinator.protocol.HostMessages.Plan;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopied;
 import org.shadowverbs.coordinator.protocol.HostMessages.PreCopy;
@@ -36,11 +41,14 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
+import org.shadowverbs.coordinator.protocol.HostMessages.SocketsHeld;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
+import org.shadowverbs.coordinator.protocol.HostMessages.UnacceptedSocket;
 import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RankMessages.Checkpoint;
+import org.shadowverbs.coordinator.store.StoreException;
 
 /**
  * The checkpoint, from the request to the folder in its place: read {@link #attempt} from top to bottom. It is all or
@@ -160,8 +168,9 @@ final class CheckpointRun {
                     Boolean.toString(together))));
             exchange(Phase.ANNOUNCE);
             closed = System.nanoTime();
-            exchange(Phase.CLOSE);
-            exchange(Phase.PAIRED);
+            if (!close()) {
+                exchange(Phase.PAIRED);
+            }
             drain();
             detach();
             freeze();
@@ -258,17 +267,24 @@ final class CheckpointRun {
 
     private void exchange(final Phase phase) throws Stopped {
         final long start = System.nanoTime();
-        final Exchange first = epoch.complete(phase, 0);
-        if (phase == Phase.CLOSE && !epoch.unanimous(first)) {
-            epoch.complete(phase, 1); // whose the queue pairs are that several have open is known only now
-        }
         // No gate is closed before the programs of all ranks are out of the sections that they keep free of checkpoints.
-        Exchange last = first;
+        Exchange last = epoch.complete(phase, 0);
         for (int round = 1; phase == Phase.ANNOUNCE && !epoch.unanimous(last); round++) {
             epoch.requireTime(last);
             last = epoch.complete(phase, round);
         }
         phaseDone(phase.name(), start, ranksDone());
+    }
+
+    /** @return whether all queue pairs are as they were announced: then they are paired */
+    private boolean close() throws Stopped {
+        final long start = System.nanoTime();
+        final boolean asAnnounced = epoch.unanimous(epoch.complete(Phase.CLOSE, 0));
+        if (!asAnnounced && !epoch.unanimous(epoch.complete(Phase.CLOSE, 1))) {
+            epoch.complete(Phase.CLOSE, 2); // whose the queue pairs are that several have open is known only now
+        }
+        phaseDone("CLOSE", start, ranksDone());
+        return asAnnounced;
     }
 
     /** Rounds of bookmarks until nothing moves that can move. */
@@ -317,19 +333,80 @@ final class CheckpointRun {
                 Connections.addressesBut(agent, job.agents())));
         int trees = 0;
         final Connections connections = new Connections();
+        final Set<String> standing = new HashSet<>();
         for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents().entrySet()) {
             final Frozen frozen = (Frozen) e.getValue();
             trees += frozen.trees().size();
-            connections.add(e.getKey(), frozen.leaving(), frozen.foreign());
+            if (!frozen.trees().isEmpty()) {
+                standing.add(e.getKey().host());
+            }
+            connections.add(e.getKey(), frozen.sockets());
         }
-        requireWithin(connections);
+        require(connections.problems(), connections.passing());
+        if (connections.mayWait()) {
+            holdSockets(standing);
+        }
         phaseDone("FREEZE", start, trees + (trees == 1 ? " tree" : " trees"));
     }
 
+    /**
+     * Connections may have come to a host that stood still already. From here on none does, and none changes.
+     *
+     * @param standing the hosts that programs stand still on
+     */
+    private void holdSockets(final Set<String> standing) throws Stopped {
+        epoch.tellAgents(Stage.HOLD, new HoldSockets(number));
+        final Connections held = new Connections();
+        final Map<String, AgentSession> agents = new LinkedHashMap<>();
+        for (final Map.Entry<AgentSession, Message> e : epoch.awaitAgents().entrySet()) {
+            held.add(e.getKey(), ((SocketsHeld) e.getValue()).sockets());
+            agents.put(e.getKey().host(), e.getKey());
+        }
+        require(held.problems(), held.passing());
+        require(List.of(), held.notToBeMadeAgain(standing));
+        passOn(held.unaccepted(), agents);
+    }
+
+    /**
+     * What listeners have had of connections that nobody has accepted goes to the clients' hosts, which make them again when all goes on,
+     * and after a restart.
+     *
+     * @param unaccepted by the connections as the clients have them, the clients' hosts
+     */
+    private void passOn(final Map<TcpConnection, String> unaccepted, final Map<String, AgentSession> agents) throws Stopped {
+        final Map<TcpConnection, String> left = new LinkedHashMap<>(unaccepted);
+        String late = null;
+        for (boolean more = !left.isEmpty(); more;) {
+            more = false;
+            epoch.tellAgents(Stage.ACCEPT, new Accept(number));
+            final Map<String, List<UnacceptedSocket>> parts = new LinkedHashMap<>();
+            for (final Message answer : epoch.awaitAgents().values()) {
+                final Accepted accepted = (Accepted) answer;
+                more |= accepted.more();
+                for (final UnacceptedSocket socket : accepted.sockets()) {
+                    final String host = left.remove(
+                            new TcpConnection(socket.local(), socket.localPort(), socket.remote(), socket.remotePort()));
+                    if (host == null) {
+                        late = "a TCP connection from " + socket.local() + ":" + socket.localPort() + " to " + socket.remote() + ":"
+                                + socket.remotePort() + " has come while connections were held";
+                        continue;
+                    }
+                    parts.computeIfAbsent(host, h -> new ArrayList<>()).add(socket);
+                }
+            }
+            parts.forEach((host, sockets) -> agents.get(host).send(new MakeAgain(number, sockets)));
+        }
+        // Nothing of these has come to the listener's end.
+        left.forEach((c, host) -> agents.get(host).send(new MakeAgain(number, List.of(new UnacceptedSocket(c.localAddress(),
+                c.localPort(), c.remoteAddress(), c.remotePort(), -1, new byte[0])))));
+        // Not before the others are made again: they have been accepted.
+        if (late != null) {
+            throw new Stopped(late, true);
+        }
+    }
+
     /** Of a connection that leads out of the job only one end would come back. */
-    private static void requireWithin(final Connections connections) throws Stopped {
-        final List<String> problems = connections.problems();
-        final List<String> passing = connections.passing();
+    private static void require(final List<String> problems, final List<String> passing) throws Stopped {
         if (!problems.isEmpty() || !passing.isEmpty()) {
             throw new Stopped(problems.isEmpty() ? passing.getFirst() : problems.getFirst(), problems.isEmpty());
         }

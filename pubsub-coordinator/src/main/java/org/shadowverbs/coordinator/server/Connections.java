@@ -4,13 +4,16 @@ package org.shadowverbs.coordinator.server;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.stream.Collectors;
+import org.shadowverbs.coordinator.process.TcpConnection;
 import org.shadowverbs.coordinator.process.TcpEnd;
 import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
 import org.shadowverbs.coordinator.protocol.HostMessages.TcpSocket;
+import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
 
 /**
  * Which TCP connections between hosts are connections within the job: those whose both ends hosts of the job have told of. Each host
@@ -18,24 +21,26 @@ import org.shadowverbs.coordinator.protocol.HostMessages.TcpSocket;
  */
 final class Connections {
     private static final int ESTABLISHED = 1;
-    private static final int SYN_RECEIVED = 3;
+    private static final int FIN_WAIT_1 = 4;
+    private static final int FIN_WAIT_2 = 5;
+    private static final int CLOSE_WAIT = 8;
 
-    private final Map<Ends, Told> all = new HashMap<>();
-    private final Set<String> addresses = new HashSet<>();
+    /** By the connection as that end has it. */
+    private final Map<TcpConnection, Told> all = new HashMap<>();
+    /** Hosts by their addresses. */
+    private final Map<String, String> hosts = new HashMap<>();
     private final List<Told> leaving = new ArrayList<>();
-
-    /** The addresses and ports of a connection, as one of its ends has it. */
-    private record Ends(String local, int localPort, String remote, int remotePort) {
-        static Ends of(final TcpSocket socket) {
-            return new Ends(socket.local(), socket.localPort(), socket.remote(), socket.remotePort());
-        }
-
-        Ends mirrored() {
-            return new Ends(remote, remotePort, local, localPort);
-        }
-    }
+    /** Likewise: listeners' ends that nobody has accepted. */
+    private final Map<TcpConnection, Told> waiting = new LinkedHashMap<>();
 
     private record Told(String host, TcpSocket socket, boolean ofJob) {
+        TcpConnection connection() {
+            return new TcpConnection(socket.local(), socket.localPort(), socket.remote(), socket.remotePort());
+        }
+
+        TcpEnd end() {
+            return new TcpEnd(socket.holder(), connection(), socket.state());
+        }
     }
 
     /** The addresses of all hosts of a job but for one. */
@@ -50,18 +55,25 @@ final class Connections {
     }
 
     /** What a host has told. */
-    void add(final AgentSession agent, final List<TcpSocket> ofJob, final List<TcpSocket> foreign) {
-        add(agent.host(), agent.addresses(), ofJob, foreign);
+    void add(final AgentSession agent, final TcpSockets sockets) {
+        add(agent.host(), agent.addresses(), sockets);
     }
 
-    void add(final String host, final List<NetAddress> own, final List<TcpSocket> ofJob, final List<TcpSocket> foreign) {
-        own.forEach(address -> addresses.add(address.address()));
-        for (final TcpSocket socket : ofJob) {
+    void add(final String host, final List<NetAddress> own, final TcpSockets sockets) {
+        own.forEach(address -> hosts.put(address.address(), host));
+        for (final TcpSocket socket : sockets.leaving()) {
             final Told told = new Told(host, socket, true);
             leaving.add(told);
-            all.put(Ends.of(socket), told);
+            all.put(told.connection(), told);
         }
-        foreign.forEach(socket -> all.put(Ends.of(socket), new Told(host, socket, false)));
+        for (final TcpSocket socket : sockets.foreign()) {
+            final Told told = new Told(host, socket, false);
+            all.put(told.connection(), told);
+        }
+        for (final TcpSocket socket : sockets.waiting()) {
+            final Told told = new Told(host, socket, false);
+            waiting.put(told.connection(), told);
+        }
     }
 
     /**
@@ -78,33 +90,83 @@ final class Connections {
     }
 
     private String problem(final Told told, final boolean passing) {
-        final TcpSocket socket = told.socket();
-        final Told other = all.get(Ends.of(socket).mirrored());
+        final TcpConnection mirrored = told.connection().mirrored();
+        final Told other = all.get(mirrored);
         if (other != null && !other.ofJob() && !other.socket().holder().isEmpty()) {
             return passing ? "" : line(told, other.socket().holder() + " on host " + other.host() + " is outside the job",
                     "close it before the checkpoint");
         }
-        if (other != null && !other.ofJob() && notAccepted(other.socket())) {
-            return passing ? line(told, "nobody has accepted it yet on host " + other.host(), "") : "";
+        if (other != null && !other.ofJob() && notAccepted(other) && !waiting.containsKey(mirrored)) {
+            return passing ? "" : line(told, "what listens there on host " + other.host() + " is outside the job",
+                    "close it before the checkpoint");
         }
-        if (other != null && !other.ofJob() && stillSends(other.socket())) {
+        if (other != null && !other.ofJob() && other.end().sending()) {
             return passing ? line(told, "it was closed on host " + other.host() + ", and not all of it has come", "") : "";
         }
         // One whose other end is not there any more, at a host of the job, is over; its process has yet to hear of that. One that is
         // being made is begun anew.
-        if (other != null || addresses.contains(socket.remote())) {
+        if (other != null || hosts.containsKey(told.socket().remote())) {
             return "";
         }
         return passing ? "" : line(told, "no host of the job has that address",
                 "close it before the checkpoint, or launch what it leads to with shadowverbs, too");
     }
 
-    private static boolean stillSends(final TcpSocket socket) {
-        return new TcpEnd(socket.holder(), null, socket.state()).sending();
+    /** Whether one may come to a listener, or wait there, while hosts stand still one after the other. */
+    boolean mayWait() {
+        return !waiting.isEmpty() || leaving.stream().anyMatch(told -> told.end().connecting()
+                || !all.containsKey(told.connection().mirrored()) && hasBegun(told.socket().state()));
     }
 
-    private static boolean notAccepted(final TcpSocket socket) {
-        return socket.state() == ESTABLISHED || socket.state() == SYN_RECEIVED;
+    /** Whether it has heard nothing of its other end's program. */
+    private static boolean hasBegun(final int state) {
+        return state == ESTABLISHED || state == FIN_WAIT_1 || state == FIN_WAIT_2;
+    }
+
+    /**
+     * Which of those that nobody has accepted can't be made again now. Only where all hosts hold their connections.
+     *
+     * @param standing the hosts that programs of the job stand still on
+     */
+    List<String> notToBeMadeAgain(final Set<String> standing) {
+        return waiting.values().stream().map(told -> obstacle(told, standing)).filter(problem -> !problem.isEmpty()).toList();
+    }
+
+    private String obstacle(final Told told, final Set<String> standing) {
+        final Told client = all.get(told.connection().mirrored());
+        if (client != null && client.ofJob()) {
+            return "";
+        }
+        if (client != null && !client.socket().holder().isEmpty()) {
+            return line(told, "nobody has accepted it yet, and " + client.socket().holder() + " on host " + client.host()
+                    + ", from which it comes, is outside the job", "");
+        }
+        final String host = client != null ? client.host() : hosts.get(told.socket().remote());
+        if (told.socket().state() != CLOSE_WAIT || client != null && client.end().sending()) {
+            return line(told, "nobody has accepted it yet, and it was closed on host " + host + " before all of it had come", "");
+        }
+        return standing.contains(host) ? "" : line(told, "nobody has accepted it yet, and host " + host
+                + ", from which it comes, has no program of the job any more", "");
+    }
+
+    /**
+     * Those that nobody has accepted, and that their clients' hosts are to make again. One that is being made asks again by itself.
+     *
+     * @return names of these hosts, by the connections as the clients have them
+     */
+    Map<TcpConnection, String> unaccepted() {
+        final Map<TcpConnection, String> unaccepted = new LinkedHashMap<>();
+        waiting.keySet().forEach(connection -> {
+            final Told client = all.get(connection.mirrored());
+            if (client == null || !client.end().connecting()) {
+                unaccepted.put(connection.mirrored(), client != null ? client.host() : hosts.get(connection.remoteAddress()));
+            }
+        });
+        return unaccepted;
+    }
+
+    private static boolean notAccepted(final Told told) {
+        return told.socket().state() == ESTABLISHED || told.socket().state() == CLOSE_WAIT || told.end().shakingHands();
     }
 
     private static String line(final Told told, final String what, final String mend) {

@@ -364,10 +364,12 @@ final class Epoch {
             // The ranks go on with what is next at once.
             if (phase == Phase.REPLAYED) {
                 goTo(Stage.OPENING);
+            } else if (phase.pairs(round, unanimous)) {
+                goTo(Stage.DRAIN);
             } else if (phase != Phase.DETACH && (phase != Phase.DRAIN && phase != Phase.ANNOUNCE || unanimous)) {
                 goTo(Stage.of(Phase.of(phase.ordinal() + 1)));
             }
-            if (phase == Phase.PAIRED) {
+            if (phase.pairs(round, unanimous)) {
                 participants.forEach(r -> r.state = MemberState.CLOSED);
             }
             return x;

@@ -174,7 +174,7 @@ final class Inspection {
             final Inspected answer = await(e.getValue(), end, host, silent);
             if (answer != null) {
                 answer.problems().forEach(problem -> reasons.add(host + ": " + problem));
-                connections.add(e.getKey(), answer.leaving(), answer.foreign());
+                connections.add(e.getKey(), answer.sockets());
             }
         }
         reasons.addAll(connections.problems());

@@ -19,8 +19,8 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Say;
  * for it.
  */
 final class Inspections {
-    /** By then a program has found its peers, mostly. */
-    private static final long SOON_SECONDS = 3;
+    /** After something new has come. By the first a program has found its peers, mostly; a slow one has by the others. */
+    private static final long[] SOON_SECONDS = {3, 30, 300};
     /** Who is to be told is told when it is so again after this. */
     private static final long AGAIN_SECONDS = 5;
     private static final int MOST_TRIES = 5;
@@ -33,8 +33,10 @@ final class Inspections {
             Thread.ofPlatform().daemon().name("inspections").factory());
     private final AtomicBoolean due = new AtomicBoolean();
     private volatile Inspection.Answer last;
-    /** Only used by its thread. */
+    /** Both are only used by its thread. */
     private boolean said;
+    /** How many times something new has come and was looked for: a look of an earlier time is none any more. */
+    private int time;
 
     Inspections(final Job job, final Supplier<Path> directory, final ScheduledExecutorService timer) {
         this.job = job;
@@ -55,9 +57,9 @@ final class Inspections {
     /** A program or a rank has come. */
     void changed() {
         if (due.compareAndSet(false, true)) {
-            later(SOON_SECONDS, () -> {
+            later(SOON_SECONDS[0], () -> {
                 due.set(false);
-                look(true);
+                look(++time, 0);
             });
         }
     }
@@ -70,22 +72,49 @@ final class Inspections {
         }
     }
 
-    private void look(final boolean first) {
-        try {
-            final boolean running = job.epoch().disturbsNobody() && !job.isEmpty();
-            final Inspection.Answer before = last;
-            if (!running || inspect().reasons().isEmpty() || said) {
+    private void look(final int now, final int looks) {
+        guarded(() -> {
+            if (said || now != time || job.isEmpty()) {
                 return;
             }
-            final List<String> reasons = first || before == null ? List.of()
-                    : last.reasons().stream().filter(before.reasons()::contains).toList();
-            if (first) {
-                later(AGAIN_SECONDS, () -> look(false));
-            } else if (!reasons.isEmpty()) {
-                said = true;
-                say("no checkpoint of this job can be made as it is: " + reasons.getFirst() + (reasons.size() == 1 ? ""
-                        : " (and " + (reasons.size() - 1) + " more: shadowverbs checkpoint --check)"));
+            if (job.epoch().disturbsNobody() && !inspect().reasons().isEmpty()) {
+                later(AGAIN_SECONDS, () -> confirm(now, looks));
+            } else {
+                lookLater(now, looks + 1);
             }
+        });
+    }
+
+    private void lookLater(final int now, final int looks) {
+        if (looks < SOON_SECONDS.length) {
+            later(SOON_SECONDS[looks], () -> look(now, looks));
+        }
+    }
+
+    private void confirm(final int now, final int looks) {
+        guarded(() -> {
+            if (said || !job.epoch().disturbsNobody() || job.isEmpty()) {
+                return;
+            }
+            final List<String> before = last.reasons();
+            final List<String> reasons = inspect().reasons().stream().filter(before::contains).toList();
+            if (reasons.isEmpty()) {
+                lookLater(now, looks + 1);
+                return;
+            }
+            said = true;
+            say("no checkpoint of this job can be made as it is: " + reasons.getFirst() + (reasons.size() == 1 ? ""
+                    : " (and " + (reasons.size() - 1) + " more: shadowverbs checkpoint --check)"));
+        });
+    }
+
+    private interface Look {
+        void run() throws InterruptedException;
+    }
+
+    private void guarded(final Look look) {
+        try {
+            look.run();
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
         } catch (RuntimeException e) {

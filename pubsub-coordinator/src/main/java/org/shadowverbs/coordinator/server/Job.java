@@ -18,6 +18,7 @@ import org.shadowverbs.coordinator.client.Phase;
 import org.shadowverbs.coordinator.protocol.Codec;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.FrameChannel;
+import org.shadowverbs.coordinator.protocol.HostMessages.Accepted;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
 import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.FromRank;
@@ -35,6 +36,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Say;
+import org.shadowverbs.coordinator.protocol.HostMessages.SocketsHeld;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepFailed;
 import org.shadowverbs.coordinator.protocol.HostMessages.StepProgress;
 import org.shadowverbs.coordinator.protocol.HostMessages.Terminate;
@@ -357,6 +359,8 @@ final class Job {
                     }
                 }
                 case Frozen m -> epoch.stepAnswered(from, "FREEZE", m.epoch(), m);
+                case SocketsHeld m -> epoch.stepAnswered(from, "HOLD", m.epoch(), m);
+                case Accepted m -> epoch.stepAnswered(from, "ACCEPT", m.epoch(), m);
                 case Prepared m -> epoch.stepAnswered(from, "PREPARE", m.epoch(), m);
                 case PreCopied m -> epoch.stepAnswered(from, "PRE_COPY", m.epoch(), m);
                 case Saved m -> epoch.stepAnswered(from, "SAVE", m.epoch(), m);

@@ -13,13 +13,15 @@ enum Stage {
     RUNNING(         Awaited.NOBODY,  Limit.NONE),
     // A checkpoint.
     PRE_COPY(        Awaited.AGENTS,  Limit.STEP_SILENCE),      // ANNOUNCE; if it was asked for
-    PREPARE(         Awaited.AGENTS,  Limit.STEP_SILENCE),      // ANNOUNCE
+    PREPARE(         Awaited.AGENTS,  Limit.UNHURRIED),         // ANNOUNCE
     ANNOUNCE(        Awaited.RANKS,   Limit.SILENCE),           // CLOSE
     CLOSE(           Awaited.RANKS,   Limit.SILENCE),           // PAIRED
     PAIRED(          Awaited.RANKS,   Limit.SILENCE),           // DRAIN
     DRAIN(           Awaited.RANKS,   Limit.PHASE),             // DETACH, when all are settled
     DETACH(          Awaited.RANKS,   Limit.SILENCE),           // FREEZE, when all links are closed
-    FREEZE(          Awaited.AGENTS,  Limit.STEP_SILENCE),      // SAVE
+    FREEZE(          Awaited.AGENTS,  Limit.STEP_SILENCE),      // SAVE, or HOLD: connections between hosts may wait to be accepted
+    HOLD(            Awaited.AGENTS,  Limit.STEP_SILENCE),      // ACCEPT, or SAVE when none does
+    ACCEPT(          Awaited.AGENTS,  Limit.STEP_SILENCE),      // SAVE, when all have been told
     SAVE(            Awaited.AGENTS,  Limit.STEP_SILENCE),      // THAW, or SEAL when the job ends with it
     SEAL(            Awaited.AGENTS,  Limit.STEP_SILENCE),      // COMMIT; the job runs, or waits for its end
     COMMIT(          Awaited.NOBODY,  Limit.NONE),              // KILL or RUNNING
@@ -61,6 +63,8 @@ enum Stage {
         static final Limit NONE = new Limit(Kind.NONE, Duration.ZERO);
         static final Limit SILENCE = new Limit(Kind.SILENCE, Duration.ZERO);
         static final Limit STEP_SILENCE = new Limit(Kind.STEP_SILENCE, Duration.ofSeconds(15));
+        /** Of a step that tells of nothing, while programs run on, and may leave an agent little of the processors. */
+        static final Limit UNHURRIED = new Limit(Kind.STEP_SILENCE, Duration.ofSeconds(240));
         static final Limit PHASE = new Limit(Kind.PHASE, Duration.ZERO);
 
         static Limit of(final int seconds) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 package org.shadowverbs.coordinator.process;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNotEquals;
@@ -9,6 +10,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -77,6 +82,22 @@ final class CriuTest {
             process.descendants().forEach(ProcessHandle::destroyForcibly);
             process.destroyForcibly();
         }
+    }
+
+    @Test
+    void isTriedOut() {
+        assertEquals(List.of(), criu.tryOut());
+    }
+
+    /** As CRIU before 4.2 does in a virtual machine without breakpoints. */
+    @Test
+    void oneThatPassesItsCheckAndNeverEndsADumpIsNamed() throws Exception {
+        final Path hanging = script("hanging-criu", "exec sleep 1000");
+        final long before = ProcessHandle.current().children().count();
+        assertEquals("its dump of a process that sleeps was not done within 1 s", CriuTrial.of(hanging, Duration.ofSeconds(1)));
+        assertEquals(before, ProcessHandle.current().children().count());
+        final Path failing = script("failing-criu", "echo 'Error (criu/none.c:1): no breakpoints'; exit 1");
+        assertEquals("its dump of a process that sleeps failed: no breakpoints", CriuTrial.of(failing, Duration.ofSeconds(30)));
     }
 
     @Test
@@ -508,8 +529,56 @@ final class CriuTest {
         assertTrue(refused.getMessage().contains("no socket has the connection from port 1 to port 2"), refused::getMessage);
     }
 
+    /** This process is as one on another host, to which connections have come from here that it had not accepted. */
     @Test
-    void carriesTcpBetweenTrees() throws Exception {
+    void makesAConnectionAgainWhoseClientHadClosedIt() throws Exception {
+        try (ServerSocket listener = new ServerSocket(0, 8, InetAddress.getLoopbackAddress())) {
+            listener.setSoTimeout(20_000);
+            final Process process = start(out, programs.counter(), "300", "7", "1");
+            TestPrograms.awaitLines(out, 20);
+            final UnacceptedEnd first = closed(listener, "all that was sent");
+            try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
+                assertEquals(TcpEnds.NONE, frozen.holdConnections());
+                assertEquals(List.of(), frozen.acceptConnections());
+                frozen.makeAgain(List.of(first));
+                save(frozen, images());
+            }
+            assertComes(first, listener);
+
+            final UnacceptedEnd second = closed(listener, "");
+            final Path directory = images();
+            final HostImages saved;
+            try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process)))) {
+                frozen.holdConnections();
+                frozen.acceptConnections();
+                frozen.makeAgain(List.of(second));
+                saved = save(frozen, directory);
+                frozen.kill();
+            }
+            final RestoredTrees trees = restore(directory, saved);
+            assertComes(second, listener);
+            assertEquals(7, status(trees, "rank 0"));
+        }
+    }
+
+    private static UnacceptedEnd closed(final ServerSocket listener, final String data) throws IOException {
+        try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return new UnacceptedEnd(new TcpConnection("127.0.0.1", free.getLocalPort(), "127.0.0.1", listener.getLocalPort()), 7L,
+                    data.getBytes(StandardCharsets.UTF_8));
+        }
+    }
+
+    private static void assertComes(final UnacceptedEnd expected, final ServerSocket listener) throws IOException {
+        try (Socket socket = listener.accept()) {
+            assertEquals(expected.connection().localPort(), socket.getPort());
+            assertArrayEquals(expected.data(), socket.getInputStream().readAllBytes());
+        }
+    }
+
+    /** Also when others are restored much later, and nobody answers an end that asks whether the other is alive. */
+    @ParameterizedTest
+    @ValueSource(ints = {0, 6})
+    void carriesTcpBetweenTrees(final int seconds) throws Exception {
         final Process process = start(out, programs.opener(), "tcp", "300");
         TestPrograms.awaitLines(out, 10);
         final List<ProcessHandle> ranks = process.children().toList();
@@ -524,7 +593,21 @@ final class CriuTest {
             frozen.kill();
         }
         kill(process);
-        final RestoredTrees trees = restore(directory, saved);
+        final long opens = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+        final RestoredTrees trees = restore(new RestoreRequest(
+                directory, saved, "ckpt", Map.of(), RestoreStreams.of(Path.of("/dev/null"), out, out), SOON, Progress.UNTOLD,
+                Map.of(), false, new RestoreGate() {
+                    @Override
+                    public void arrived() {
+                        return;
+                    }
+
+                    @Override
+                    public boolean await(final Duration timeout) throws InterruptedException {
+                        Thread.sleep(timeout);
+                        return System.nanoTime() - opens > 0;
+                    }
+                }));
         assertTrue(trees.await(SOON));
         assertEquals(Set.of(0, 8), Set.of(trees.exitStatuses().get("rank 0").get(),
                 trees.exitStatuses().get("rank 1").get()));

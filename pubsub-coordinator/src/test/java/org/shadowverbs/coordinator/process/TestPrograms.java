@@ -221,12 +221,13 @@ final class TestPrograms {
 
     /**
      * Opens what its argument says and prints "ready": what is to be refused by name, or, with "tcp", a connection
-     * between the two processes, which then count in turns.
+     * between the two processes, which then count in turns. One end asks whether the other is alive, and gives it up after 3 s.
      */
     private static final String OPENER = """
             #include <fcntl.h>
             #include <linux/rtnetlink.h>
             #include <netinet/in.h>
+            #include <netinet/tcp.h>
             #include <stdio.h>
             #include <stdlib.h>
             #include <string.h>
@@ -269,7 +270,12 @@ final class TestPrograms {
             		address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
             		if (!fork()) {
             			int fd = socket(AF_INET, SOCK_STREAM, 0);
+            			int keep_alive[3] = { 1, 1, 2 };
             			close(listener);
+            			setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &keep_alive[0], sizeof(int));
+            			setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &keep_alive[0], sizeof(int));
+            			setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &keep_alive[1], sizeof(int));
+            			setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &keep_alive[2], sizeof(int));
             			connect(fd, (struct sockaddr *)&address, size);
             			return turns(fd, 0, 0);
             		}

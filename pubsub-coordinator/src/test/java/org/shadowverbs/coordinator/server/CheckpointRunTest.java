@@ -92,12 +92,12 @@ class CheckpointRunTest {
             assertEquals(Verdict.Outcome.RESUMED, rank.verdicts.getFirst().outcome());
             assertEquals(1, rank.verdicts.getFirst().epoch());
             assertEquals("hca", rank.verdicts.getFirst().backend());
-            assertEquals(13, rank.replies.size()); // ANNOUNCE CLOSE PAIRED 4xDRAIN 2xDETACH and four on the way back
-            assertEquals("a DRAIN 3", text(rank, 6, "state-a"));
-            assertEquals("b DRAIN 3", text(rank, 6, "state-b"));
-            assertEquals(Set.of("state-a", "state-b"), rank.replies.get(6).found().keySet());
-            assertFalse(rank.replies.get(5).unanimous());
-            assertTrue(rank.replies.get(6).unanimous());
+            assertEquals(12, rank.replies.size()); // ANNOUNCE CLOSE 4xDRAIN 2xDETACH and four on the way back
+            assertEquals("a DRAIN 3", text(rank, 5, "state-a"));
+            assertEquals("b DRAIN 3", text(rank, 5, "state-b"));
+            assertEquals(Set.of("state-a", "state-b"), rank.replies.get(5).found().keySet());
+            assertFalse(rank.replies.get(4).unanimous());
+            assertTrue(rank.replies.get(5).unanimous());
             assertEquals(3, rank.replies.get(6).ranks());
         }
         assertEquals(0, job.images.frozen.get());
@@ -186,7 +186,7 @@ class CheckpointRunTest {
             final Map<String, String> known = new HashMap<>();
             final Map<String, String> published = new HashMap<>();
             for (int round = 0; round < rounds; round++) {
-                final Map<String, byte[]> found = rank.replies.get(3 + round).found(); // after ANNOUNCE, CLOSE, PAIRED
+                final Map<String, byte[]> found = rank.replies.get(2 + round).found(); // after ANNOUNCE and CLOSE
                 found.forEach((key, value) -> known.put(key, new String(value, StandardCharsets.UTF_8)));
                 for (int key = 0; key < ranks * keys; key++) {
                     if (chosen(key, round)) {
@@ -328,10 +328,31 @@ class CheckpointRunTest {
     }
 
     @Test
+    void queuePairsThatAreAsAnnouncedArePairedAlready() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final List<String> exchanges = new CopyOnWriteArrayList<>();
+        b.before = (rank, phase, round) -> {
+            if (phase != null && phase.ordinal() < Phase.DRAIN.ordinal()) {
+                exchanges.add(phase + " " + round);
+            }
+        };
+        assertEquals("", job.checkpoint().problem());
+        b.awaitOpen(1);
+        assertEquals(List.of("ANNOUNCE 0", "CLOSE 0"), exchanges);
+        a.asAnnounced = false; // and of b they are
+        exchanges.clear();
+        assertEquals("", job.checkpoint().problem());
+        b.awaitOpen(2);
+        assertEquals(List.of("ANNOUNCE 0", "CLOSE 0", "CLOSE 1", "PAIRED 0"), exchanges);
+    }
+
+    @Test
     void whoRefusesBeforeAllArePairedHarmsNobody() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
         final AtomicBoolean once = new AtomicBoolean(true);
+        a.asAnnounced = false;
         b.before = (rank, phase, round) -> {
             if (phase == Phase.PAIRED && once.getAndSet(false)) {
                 rank.link.fail(1, Phase.CLOSE, "QP 0x11: its peer is outside the job");
@@ -679,7 +700,7 @@ class CheckpointRunTest {
             }
         };
         b.before = (rank, phase, round) -> {
-            if (phase == Phase.PAIRED) {
+            if (phase == Phase.DRAIN && round == 0) {
                 heard.add(rank.heard.size());
             }
         };

@@ -6,7 +6,6 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
@@ -30,7 +29,6 @@ import org.shadowverbs.coordinator.process.WrittenImages;
 
 /** Freezes and saves nothing, fails when told to, and counts what is frozen. */
 final class FakeCheckpointer implements ProcessCheckpointer {
-    private static final TcpEnds NO_CONNECTIONS = new TcpEnds(List.of(), List.of());
     /** What inspect() finds, in its next looks. */
     volatile List<Finding> findings = List.of();
     final AtomicInteger looksWithFindings = new AtomicInteger(Integer.MAX_VALUE);
@@ -68,8 +66,8 @@ final class FakeCheckpointer implements ProcessCheckpointer {
     }
 
     @Override
-    public TcpEnds connections(final FreezeRequest request, final Set<String> addresses) {
-        return NO_CONNECTIONS;
+    public TcpEnds connections(final FreezeRequest request) {
+        return TcpEnds.NONE;
     }
 
     @Override
@@ -98,11 +96,6 @@ final class FakeCheckpointer implements ProcessCheckpointer {
         @Override
         public long freezeNanos() {
             return 1;
-        }
-
-        @Override
-        public TcpEnds connections(final Set<String> addresses) {
-            return NO_CONNECTIONS;
         }
 
         @Override

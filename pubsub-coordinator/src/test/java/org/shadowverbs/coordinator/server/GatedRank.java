@@ -204,9 +204,11 @@ final class GatedRank implements AutoCloseable {
             exchange(phase, 0, true);
             gate = Gate.UNTOUCHED;
             phase = Phase.CLOSE;
-            exchange(phase, 0, true);
-            phase = Phase.PAIRED;
-            exchange(phase, 0, true);
+            if (!exchange(phase, 0, epoch % 2 == 0).unanimous()) { // queue pairs have changed since, or not
+                exchange(phase, 1, true);
+                phase = Phase.PAIRED;
+                exchange(phase, 0, true);
+            }
             gate = Gate.CLOSED;
             return true;
         } catch (Cannot e) {

@@ -44,6 +44,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
+import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
@@ -88,7 +89,7 @@ final class LevelCopiesTest {
                     final Message message = channel.read();
                     switch (message) {
                         case Prepare m -> channel.write(new Prepared(m.epoch()));
-                        case Freeze m -> channel.write(new Frozen(m.epoch(), List.of(), 1, List.of(), List.of()));
+                        case Freeze m -> channel.write(new Frozen(m.epoch(), List.of(), 1, TcpSockets.NONE));
                         case Save m -> {
                             assertEquals(LOCAL, m.plan().local());
                             channel.write(new Saved(m.epoch(), 5));

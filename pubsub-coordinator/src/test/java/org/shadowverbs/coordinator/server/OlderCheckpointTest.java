@@ -36,6 +36,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
+import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
@@ -85,7 +86,7 @@ class OlderCheckpointTest {
                 for (;;) {
                     switch (now.read()) {
                         case Prepare m -> now.write(new Prepared(m.epoch()));
-                        case Freeze m -> now.write(new Frozen(m.epoch(), List.of(), 1, List.of(), List.of()));
+                        case Freeze m -> now.write(new Frozen(m.epoch(), List.of(), 1, TcpSockets.NONE));
                         case Save m -> now.write(new Saved(m.epoch(), 0));
                         case Seal m -> now.write(new Sealed(m.epoch(), 0, ""));
                         case Thaw m -> now.write(new Thawed(m.epoch()));

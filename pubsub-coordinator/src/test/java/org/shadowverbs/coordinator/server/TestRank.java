@@ -60,6 +60,8 @@ final class TestRank implements AutoCloseable {
     volatile int drainRounds = 2;
     /** In so many rounds of ANNOUNCE its program is in a section that is kept free of checkpoints. */
     volatile int outsideAfter;
+    /** Whether its queue pairs are at CLOSE what they were at ANNOUNCE. */
+    volatile boolean asAnnounced = true;
     /** Whether its devices may stay open. */
     volatile boolean keepsDevices;
     volatile Before before = (rank, phase, round) -> { };
@@ -126,8 +128,10 @@ final class TestRank implements AutoCloseable {
             while (!exchange(r.epoch(), Phase.ANNOUNCE, announced, announced >= outsideAfter).unanimous()) {
                 announced++;
             }
-            exchange(r.epoch(), Phase.CLOSE, 0, true);
-            exchange(r.epoch(), Phase.PAIRED, 0, true);
+            if (!exchange(r.epoch(), Phase.CLOSE, 0, asAnnounced).unanimous()) {
+                exchange(r.epoch(), Phase.CLOSE, 1, true);
+                exchange(r.epoch(), Phase.PAIRED, 0, true);
+            }
             int round = 0;
             while (!exchange(r.epoch(), Phase.DRAIN, round, round + 1 >= drainRounds).unanimous()) {
                 round++;
