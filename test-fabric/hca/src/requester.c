@@ -230,8 +230,8 @@ static bool attempt(struct request *req)
 			sq->rnr_left--;
 		}
 		/* At least so long. */
-		stall(qp, STALL_RNR, rnr_timer_us[req->remote->min_rnr_timer & 31] *
-		      (personality_whim(req->ctx, &sq->dice, 4) ? 1500ULL : 1000ULL));
+		stall(qp, STALL_RNR, rnr_timer_us[req->remote->min_rnr_timer & 31] * (uint64_t)req->seg->settings.rnr_slower *
+		      (personality_whim(req->ctx, &sq->dice, 4) ? 1500 : 1000));
 		return false;
 	default:
 		pacing_charge(qp, req->length);

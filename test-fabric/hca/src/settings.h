@@ -21,6 +21,7 @@
 	X(withhold_polls,	WITHHOLD_POLLS,		0)	\
 	X(rnr_force,		RNR_FORCE,		0)	\
 	X(rnr_kick,		RNR_KICK,		0)	\
+	X(rnr_slower,		RNR_SLOWER,		1)	\
 	X(slow_peer_us,		SLOW_PEER_US,		0)	\
 	X(enomem_every,		ENOMEM_EVERY,		0)	\
 	X(fatal_after,		FATAL_AFTER,		0)	\

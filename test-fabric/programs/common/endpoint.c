@@ -11,8 +11,11 @@
 
 #define RD_ATOMIC_WANTED 8
 
-/* The RNR timer: 3.84 ms. A thread that sleeps for less than its turn on a processor can starve others: see Job.SLOW. */
-const struct qp_timing qp_patient = { .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .min_rnr_timer = 17 };
+/*
+ * The RNR timer: 41 ms, so that who waits for a receive leaves the processors to others. A thread that sleeps for less than
+ * its turn on a processor can starve others: see Job.SLOW.
+ */
+const struct qp_timing qp_patient = { .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .min_rnr_timer = 24 };
 
 static struct ibv_context *open_device(const char *name)
 {

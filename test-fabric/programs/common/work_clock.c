@@ -2,9 +2,9 @@
 
 #include <time.h>
 
-#define LOOKS_BEFORE_REST 100
+#define LOOKS_BEFORE_REST 10
 #define SHORTEST_REST_US 50
-#define LONGEST_REST_US 1000
+#define LONGEST_REST_US 5000
 
 static uint64_t monotonic_ns(void)
 {

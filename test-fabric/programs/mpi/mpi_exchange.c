@@ -16,6 +16,7 @@
 
 #define TAG 7
 #define AHEAD 4			/* messages on their way at a time */
+#define PAUSE_US 30000		/* after each round, for MPI libraries wait by looking without a rest */
 
 static const char usage[] =
 "usage: mpi-exchange --go FILE\n"
@@ -105,6 +106,7 @@ int main(int argc, char **argv)
 		sum(round++);
 		if (rank == 0)
 			printf("ROUND %llu\n", (unsigned long long)round), fflush(stdout);
+		usleep(PAUSE_US);
 	} while (!is_over(go));
 	/* Where an MPI library makes connections when they are needed, these are new. */
 	for (int distance = 2; distance < ranks; distance++)

@@ -11,7 +11,7 @@
 
 #include "../common/fork_ranks.h"
 
-#define GO_LOOK_EVERY_US 5000
+#define FILE_LOOK_EVERY_US 20000
 #define CONTROL_RECEIVES 2
 
 /* What ranks tell each other of a queue pair. */
@@ -261,22 +261,32 @@ void pair_say_ready(struct pair *pair)
 	fflush(stdout);
 }
 
+static bool is_there(const char *file)
+{
+	return !file || access(file, F_OK) == 0;
+}
+
+static void await_file(const char *file)
+{
+	struct work_clock clock;
+
+	work_clock_start(&clock);
+	while (!is_there(file)) {
+		if (work_clock_read(&clock) > PAIR_FILE_DEADLINE_S * NS_PER_S)
+			die(0, "waited %d s for %s", PAIR_FILE_DEADLINE_S, file);
+		work_clock_rest(FILE_LOOK_EVERY_US);
+	}
+}
+
 bool pair_may_go(struct pair *pair)
 {
-	return !pair->go_file || access(pair->go_file, F_OK) == 0;
+	return is_there(pair->go_file);
 }
 
 void pair_ready(struct pair *pair)
 {
-	struct work_clock clock;
-
 	pair_say_ready(pair);
-	work_clock_start(&clock);
-	while (!pair_may_go(pair)) {
-		if (work_clock_read(&clock) > PAIR_GO_DEADLINE_S * NS_PER_S)
-			die(0, "waited %d s for %s", PAIR_GO_DEADLINE_S, pair->go_file);
-		work_clock_rest(GO_LOOK_EVERY_US);
-	}
+	await_file(pair->go_file);
 }
 
 static void control_create(struct pair *pair)
@@ -313,6 +323,7 @@ static void usage(FILE *to)
 {
 	fprintf(to, "usage: %s [options]                         forks both ranks\n"
 		"       %s --rank 0|1 --dir DIR [options]    one rank; DIR is the same and empty for both\n"
+		"  --begin FILE  do what comes before READY when FILE appears (at once)\n"
 		"  --go FILE     go on after READY when FILE appears (at once)\n"
 		"  --mode MODE   one of:", program_name, program_name);
 	for (int i = 0; program_modes[i]; i++)
@@ -338,6 +349,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "rank", required_argument, NULL, 'R' },
 		{ "dir", required_argument, NULL, 'D' },
+		{ "begin", required_argument, NULL, 'B' },
 		{ "go", required_argument, NULL, 'G' },
 		{ "mode", required_argument, NULL, 'M' },
 		{ "signaled", no_argument, NULL, 'S' },
@@ -350,7 +362,7 @@ int main(int argc, char **argv)
 		{ 0 },
 	};
 	struct pair pair = { .rank = -1, .mode = program_modes[0], .rnr_retry = -1, .rnr_timer = -1, .count = 64 };
-	const char *device = NULL;
+	const char *device = NULL, *begin_file = NULL;
 	int port = 1, gid_index = GID_INDEX_AUTO, option;
 
 	die_name("%s", program_name);
@@ -361,6 +373,7 @@ int main(int argc, char **argv)
 		case 'g': gid_index = parse_number("-g", optarg, 0, 255); break;
 		case 'R': pair.rank = parse_number("--rank", optarg, 0, 1); break;
 		case 'D': pair.dir.path = optarg; break;
+		case 'B': begin_file = optarg; break;
 		case 'G': pair.go_file = optarg; break;
 		case 'M': pair.mode = parse_mode(optarg); break;
 		case 'S': pair.signaled = true; break;
@@ -384,6 +397,7 @@ int main(int argc, char **argv)
 	die_name("%s: rank %d", program_name, pair.rank);
 	endpoint_open(&pair.endpoint, device, port, gid_index);
 	control_create(&pair);
+	await_file(begin_file);
 	program_run(&pair);
 	if (!pair.alone)
 		say_bye(&pair);

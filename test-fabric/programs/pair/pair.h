@@ -20,7 +20,7 @@
 #include "../common/work_clock.h"
 
 #define PAIR_DEADLINE_S 60
-#define PAIR_GO_DEADLINE_S 600
+#define PAIR_FILE_DEADLINE_S 600
 #define PAIR_EXCHANGE_MAX 256
 
 /* Registered memory, poisoned at first. */

@@ -72,12 +72,12 @@ static struct ibv_comp_channel *next_channel(struct sleeper *sleeper, bool with_
 	if (!with_epoll)
 		return sleeper->channels[0];
 	/* A signal or a freeze may end the wait early: only real time out counts. */
-	while ((got = epoll_wait(sleeper->epoll_fd, &event, 1, PAIR_GO_DEADLINE_S * 1000)) < 0 && errno == EINTR)
+	while ((got = epoll_wait(sleeper->epoll_fd, &event, 1, PAIR_FILE_DEADLINE_S * 1000)) < 0 && errno == EINTR)
 		;
 	if (got < 0)
 		die(errno, "epoll_wait");
 	if (got == 0)
-		die(0, "waited %d s in epoll for a completion event", PAIR_GO_DEADLINE_S);
+		die(0, "waited %d s in epoll for a completion event", PAIR_FILE_DEADLINE_S);
 	return sleeper->channels[event.data.u32];
 }
 

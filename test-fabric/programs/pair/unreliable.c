@@ -18,7 +18,7 @@
 #define QKEY 0x11223344
 #define MESSAGES 2000		/* before READY, and after the go file */
 #define REST_US 100
-#define LONG_REST_US 2000	/* while others of the job start, which need the processors */
+#define LONG_REST_US 20000	/* while others of the job start, which need the processors */
 
 const char *const program_name = "unreliable";
 const char *const program_modes[] = { "uc", "ud", NULL };

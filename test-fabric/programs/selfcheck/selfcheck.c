@@ -30,6 +30,8 @@
 #define WINDOWS_NS 20000000ULL
 #define IDS_NS 100000000ULL
 #define EVENT_WAIT_MS 50
+#define SHARE_NS 20000000ULL		/* how often a rank looks what it has taken of a processor */
+#define LONGEST_SHARE_REST_NS 100000000ULL
 
 static volatile sig_atomic_t stop_asked;
 
@@ -310,10 +312,41 @@ static bool tick(struct job *job, struct timers *timers, bool ending)
 	return progress_is_made(job, ending);
 }
 
+static uint64_t processor_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+/* What a rank may take of a processor, with all its threads. What a checkpoint takes in it is soon forgotten. */
+struct share {
+	uint64_t looked_ns, processor_ns, next_ns;
+};
+
+/* Rests as long as it takes until what was taken since the last look is no more than the share. */
+static void keep_share(struct job *job, struct share *share)
+{
+	uint64_t now, used, rest;
+
+	if (!job->settings.share_percent || !due(job, &share->next_ns, SHARE_NS))
+		return;
+	now = processor_ns();
+	used = now > share->processor_ns ? now - share->processor_ns : 0;	/* a restored process begins at 0 */
+	used = used * 100 / job->settings.share_percent;
+	rest = used > job->now_ns - share->looked_ns ? used - (job->now_ns - share->looked_ns) : 0;
+	if (rest)
+		work_clock_rest((rest < LONGEST_SHARE_REST_NS ? rest : LONGEST_SHARE_REST_NS) / 1000);
+	share->looked_ns = job->now_ns;
+	share->processor_ns = now;
+}
+
 /* Returns true if all went through the agreed end. */
 static bool run(struct job *job)
 {
 	struct timers timers = { .churn = CHURN_NS, .progress = job->settings.progress_s * NS_PER_S };
+	struct share share = { .looked_ns = job->now_ns, .processor_ns = processor_ns() };
 	struct poster poster;
 	bool ending = false;
 	struct patience patience = { 0 };
@@ -328,6 +361,7 @@ static bool run(struct job *job)
 		job->now_ns = work_clock_read(&job->clock);
 		if (moved < 0)
 			return false;
+		keep_share(job, &share);
 		if (due(job, &timers.tick, TICK_NS)) {
 			if (!tick(job, &timers, ending))
 				return false;

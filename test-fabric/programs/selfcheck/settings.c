@@ -21,6 +21,7 @@ static const char usage[] =
 "  --seed N          --threads N   threads that post to each queue pair (1)\n"
 "  --depth N         send queue entries of a thread (16)    --max-size BYTES  (65536)\n"
 "  --unsignaled PCT  share of unsignaled requests (60)      --pace US         mean pause between posts of a thread\n"
+"  --share PCT       rest so that a rank takes no more than so much of a processor on the whole\n"
 "  --no-fence        no fenced requests: Soft-RoCE of Linux 6.1 hangs when one follows an RNR NAK\n"
 "  --events          wait on a completion channel           --rnr             post receives late\n"
 "  --churn           now and then replace a queue pair or a memory region\n"
@@ -37,7 +38,7 @@ static const char usage[] =
 
 enum {
 	OPT_RANK = 256, OPT_DIR, OPT_SEED, OPT_THREADS, OPT_EVENTS, OPT_MIX, OPT_DEPTH, OPT_MAX_SIZE, OPT_PROGRESS,
-	OPT_SHARED, OPT_RNR, OPT_PACE, OPT_IDS, OPT_CHURN, OPT_SECONDS, OPT_OPS, OPT_STOP_FILE, OPT_JSON,
+	OPT_SHARED, OPT_RNR, OPT_PACE, OPT_SHARE, OPT_IDS, OPT_CHURN, OPT_SECONDS, OPT_OPS, OPT_STOP_FILE, OPT_JSON,
 	OPT_DEADLINE, OPT_UNSIGNALED, OPT_NO_FENCE, OPT_EXTENDED, OPT_SRQ, OPT_XRC,
 	OPT_UNRELIABLE, OPT_WINDOWS, OPT_HELP,
 };
@@ -55,6 +56,7 @@ static const struct option options[] = {
 	{ "shared-memory", no_argument, NULL, OPT_SHARED },
 	{ "rnr", no_argument, NULL, OPT_RNR },
 	{ "pace", required_argument, NULL, OPT_PACE },
+	{ "share", required_argument, NULL, OPT_SHARE },
 	{ "verify-ids", no_argument, NULL, OPT_IDS },
 	{ "churn", no_argument, NULL, OPT_CHURN },
 	{ "seconds", required_argument, NULL, OPT_SECONDS },
@@ -144,6 +146,7 @@ static void parse_option(struct settings *settings, int option)
 	case OPT_SHARED: settings->shared_memory = 1; break;
 	case OPT_RNR: settings->rnr = 1; break;
 	case OPT_PACE: settings->pace_us = parse_number("--pace", optarg, 1, 60000000); break;
+	case OPT_SHARE: settings->share_percent = parse_number("--share", optarg, 1, 100); break;
 	case OPT_IDS: settings->verify_ids = 1; break;
 	case OPT_CHURN: settings->churn = 1; break;
 	case OPT_SECONDS: settings->seconds = parse_number("--seconds", optarg, 1, 1 << 30); break;

@@ -59,6 +59,7 @@ struct settings {
 	const char *stop_file;
 	uint64_t progress_s;
 	uint64_t pace_us;
+	int share_percent;		/* of a processor; 0: as much as there is */
 	uint64_t deadline_s;
 	int events;
 	int shared_memory;

@@ -38,6 +38,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Save;
 import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
+import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
 import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
 import org.shadowverbs.coordinator.protocol.HostMessages.ToRanks;
@@ -147,7 +148,7 @@ final class SimulatedHost implements AutoCloseable {
                     outbox.send(new RankJoined(rank.member(MemberState.RUNNING, 0))));
             case RankNumber m -> numbered(m);
             case ToRanks m -> told(m);
-            case Freeze m -> outbox.send(new Frozen(m.epoch(), List.of("rank 0"), 1, List.of(), List.of()));
+            case Freeze m -> outbox.send(new Frozen(m.epoch(), List.of("rank 0"), 1, TcpSockets.NONE));
             case Prepare m -> outbox.send(new Prepared(m.epoch()));
             case Save m -> {
                 saving = m;
@@ -155,7 +156,7 @@ final class SimulatedHost implements AutoCloseable {
             }
             case Seal m -> outbox.send(new Sealed(m.epoch(), 1, images(saving)));
             case Thaw m -> thawed(m);
-            case Inspect m -> outbox.send(new Inspected(m.id(), List.of(), List.of(), List.of()));
+            case Inspect m -> outbox.send(new Inspected(m.id(), List.of(), TcpSockets.NONE));
             default -> { } // what an agent would do for processes
         }
     }
@@ -201,7 +202,7 @@ final class SimulatedHost implements AutoCloseable {
         }
         final int round = a.round() + 1;
         switch (phase) {
-            case CLOSE -> next(a, Phase.PAIRED, 0);
+            case CLOSE -> next(a, Phase.DRAIN, 0); // as announced
             case DRAIN -> next(a, a.unanimous() ? Phase.DETACH : Phase.DRAIN, a.unanimous() ? 0 : round);
             case DETACH -> {
                 attached = a.unanimous();
@@ -238,11 +239,10 @@ final class SimulatedHost implements AutoCloseable {
         boolean agree = true;
         final int r = rank.number;
         switch (phase) {
-            case ANNOUNCE, CLOSE -> {
-                final String kind = phase == Phase.CLOSE ? "q/c/" : "q/a/";
+            case ANNOUNCE -> {
                 for (final int peer : job.peers(r)) {
-                    publish.put(kind + r + '/' + peer, new byte[QUEUE_PAIR_BYTES]);
-                    want.add(kind + peer + '/' + r);
+                    publish.put("q/a/" + r + '/' + peer, new byte[QUEUE_PAIR_BYTES]);
+                    want.add("q/a/" + peer + '/' + r);
                 }
             }
             case DRAIN -> {

@@ -370,6 +370,15 @@ public final class Job implements AutoCloseable {
         }
     }
 
+    /** Whether so many ranks run, at least. */
+    public boolean hasRunningRanks(final int ranks) {
+        try {
+            return runningRanks() >= ranks;
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        }
+    }
+
     private int runningRanks() throws IOException {
         int running = 0;
         for (final JsonNode rank : status().get("ranks")) {

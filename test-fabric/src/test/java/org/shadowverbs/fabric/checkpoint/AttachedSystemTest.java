@@ -28,7 +28,7 @@ import org.shadowverbs.fabric.harness.Selfcheck;
  * and -Dshadowverbs.attached.seed=N for another order.
  */
 final class AttachedSystemTest {
-    private static final int CHECKPOINTS = Integer.getInteger("shadowverbs.attached.checkpoints", 6);
+    private static final int CHECKPOINTS = Integer.getInteger("shadowverbs.attached.checkpoints", 4);
     private static final int RESTARTS = Integer.getInteger("shadowverbs.attached.restarts", 2);
     private static final long SEED = Long.getLong("shadowverbs.attached.seed", 1);
     private static final int RANKS = 2;

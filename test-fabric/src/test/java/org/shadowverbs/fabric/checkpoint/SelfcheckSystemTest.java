@@ -20,6 +20,8 @@ import org.shadowverbs.fabric.harness.Selfcheck;
  */
 final class SelfcheckSystemTest {
     private static final int RANKS = 4;
+    /** Of each of several programs: a rank with two different peers. */
+    private static final int RANKS_OF_SEVERAL = 3;
     private static final int RESTARTS = 5;
     /** Of a rank, in bytes. The virtual machine's share is 14 MB of them, compiled code comes on top with time. */
     private static final long LARGEST_IMAGE = 24 << 20;
@@ -88,7 +90,7 @@ final class SelfcheckSystemTest {
             job.backend(first);
             final Selfcheck selfcheck = new Selfcheck(job);
             for (final String options : programs.split("; ")) {
-                selfcheck.launch("selfcheck " + options, RANKS, options.split(" "));
+                selfcheck.launch("selfcheck " + options, RANKS_OF_SEVERAL, options.split(" "));
             }
             selfcheck.awaitConnected();
             selfcheck.work();

@@ -18,8 +18,12 @@ public final class Perftest {
     /** Of margin and measuring: perftest's first alarm begins to measure, the second ends that, and the third ends the program. */
     private static final List<String> UNTIL_TOLD = List.of("-F", "-D", "1000", "-f", "1");
     private static final Duration ENDING = Running.DEADLINE;
-    /** Longer than the margin, after which a program that has been told to end measuring ends. */
+    /** Longer than the margin, after which a program that has been told to end measuring ends. Twice as long each time. */
     private static final Duration BETWEEN_SIGNALS = Duration.ofMillis(1500);
+    /** Size, iterations and figures. A deviation may be the root of a little less than nothing. */
+    private static final String ROW = "[0-9]+\\s+[0-9]+\\s+";
+    private static final String FIGURES = "([0-9.\\s]|-nan)+";
+    private static final String FIGURES_OF_NO_CLOCK = "[-0-9.infa\\s]+";
     /** Of processor time: enough for thousands of requests. */
     private static final double SECONDS_OF_WORK = 0.3;
     private static final long SIGALRM_BIT = 1L << 14 - 1;
@@ -42,15 +46,20 @@ public final class Perftest {
 
     /**
      * Ends what those programs measure, and waits for their end, which must be with status 0. They may be commands that have
-     * started them. Who measures nothing itself, the server of a READ, has no handler of alarms, and ends with its client.
+     * started them. Who measures nothing itself, the server of a READ, has no handler of alarms, and ends with its client. Who has
+     * a result is about to end: perftest's handler then writes to what has been freed.
      */
     public static void end(final Running... programs) throws IOException, InterruptedException {
         final long deadline = System.nanoTime() + ENDING.toNanos();
+        Duration pause = BETWEEN_SIGNALS;
         while (Stream.of(programs).anyMatch(Running::isRunning) && System.nanoTime() < deadline) {
             for (final Running program : programs) {
-                alarm(program);
+                if (program.output().lines().noneMatch(line -> line.strip().matches(ROW + FIGURES_OF_NO_CLOCK))) {
+                    alarm(program);
+                }
             }
-            final long next = System.nanoTime() + BETWEEN_SIGNALS.toNanos();
+            final long next = System.nanoTime() + pause.toNanos();
+            pause = pause.multipliedBy(2);
             for (final Running program : programs) {
                 program.endsWithin(Duration.ofNanos(Math.max(0, next - System.nanoTime())));
             }
@@ -92,18 +101,17 @@ public final class Perftest {
     public static void assertPlausible(final Running client) throws Exception {
         final String said = client.name() + ": " + client.output() + client.errors();
         final boolean clockUnknown = said.contains("Correlation coefficient");
-        // A deviation may be the root of a little less than nothing.
-        final String figure = clockUnknown ? "[-0-9.infa\\s]+" : "([0-9.\\s]|-nan)+";
-        final String row = client.output().lines().filter(l -> l.strip().matches("[0-9]+\\s+[0-9]+\\s+" + figure))
+        final String figures = ROW + (clockUnknown ? FIGURES_OF_NO_CLOCK : FIGURES);
+        final String row = client.output().lines().filter(l -> l.strip().matches(figures))
                 .reduce((a, b) -> b).orElseThrow(() -> new AssertionError("no result: " + said));
-        final String[] figures = row.strip().split("\\s+");
-        assertTrue(Long.parseLong(figures[1]) > 10, said);
+        final String[] fields = row.strip().split("\\s+");
+        assertTrue(Long.parseLong(fields[1]) > 10, said);
         if (clockUnknown) {
             return;
         }
         double sum = 0;
-        for (int i = 2; i < figures.length; i++) {
-            sum += figures[i].equals("-nan") ? 0 : Double.parseDouble(figures[i]);
+        for (int i = 2; i < fields.length; i++) {
+            sum += fields[i].equals("-nan") ? 0 : Double.parseDouble(fields[i]);
         }
         assertTrue(sum > 0, said);
     }

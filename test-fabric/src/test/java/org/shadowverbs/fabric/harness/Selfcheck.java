@@ -15,12 +15,16 @@ import java.util.List;
 
 /**
  * One or more runs of the self-checking program side by side, until all are told to stop. On the software HCA, unless the test has
- * set it up itself, each request takes so long that all queues are full at a checkpoint, and the processors free for it.
+ * set it up itself, each request takes so long that all queues are full at a checkpoint, and the processors free for it. So that
+ * they are that over TCP, too, ranks take a small share of them, unless the test gives another.
  */
 public final class Selfcheck {
     private static final Duration ENDING = Running.DEADLINE;
     /** Of processor time, for each program: enough for thousands of operations. Of ranks that sleep until events this takes seconds. */
     private static final double SECONDS_OF_WORK = 0.2;
+
+    /** Of a processor, for a rank, in percent. */
+    public static final String SHARE = "6";
 
     private final Job job;
     private final List<String> program;
@@ -42,7 +46,7 @@ public final class Selfcheck {
     /** Launches one program that forks its ranks. */
     public Running launch(final String name, final int size, final String... options) throws IOException {
         final List<String> command = new ArrayList<>(program);
-        command.addAll(List.of("-n", Integer.toString(size), "--stop-file", stop.toString(), "--json"));
+        command.addAll(List.of("-n", Integer.toString(size), "--stop-file", stop.toString(), "--json", "--share", SHARE));
         command.addAll(List.of(options));
         slowDown();
         programs.add(job.launch(name, command.toArray(new String[0])));
@@ -56,7 +60,7 @@ public final class Selfcheck {
         slowDown();
         for (int rank = 0; rank < size; rank++) {
             programs.add(job.launch("rank-" + rank, job.program("selfcheck"), "-n", Integer.toString(size), "--rank",
-                    Integer.toString(rank), "--dir", meet.toString(), "--stop-file", stop.toString(), "--json"));
+                    Integer.toString(rank), "--dir", meet.toString(), "--stop-file", stop.toString(), "--json", "--share", SHARE));
         }
         ranks += size;
     }
@@ -104,13 +108,13 @@ public final class Selfcheck {
         for (final Running program : running) {
             final int status = program.awaitEnd(ENDING);
             if (status != 0) {
-                throw new IOException(program.name() + " ended with status " + status + ":\n" + said(program) + said());
+                throw new IOException(program.name() + " ended with status " + status + ":\n" + said(program) + said(programs));
             }
         }
     }
 
     /** A restarted rank writes to the files of the program that launched it, not to those of the restart. */
-    private String said() throws IOException {
+    public static String said(final Iterable<Running> programs) throws IOException {
         final StringBuilder all = new StringBuilder();
         for (final Running program : programs) {
             all.append(said(program));

@@ -210,8 +210,8 @@ public final class TwoHosts implements AutoCloseable {
         final List<Running> programs = new ArrayList<>();
         for (int rank = 0; rank < ranks; rank++) {
             programs.add(launch(first + rank * 2 / ranks, Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
-                    stop.toString(), "--json", "-n", Integer.toString(ranks), "--rank", Integer.toString(rank), "--dir",
-                    meet.toString()));
+                    stop.toString(), "--json", "--share", Selfcheck.SHARE, "-n", Integer.toString(ranks), "--rank",
+                    Integer.toString(rank), "--dir", meet.toString()));
         }
         for (final Running program : programs) {
             await("its connections", () -> program.lines(": connected: ") > 0, program);

@@ -219,7 +219,7 @@ final class SeveralHostsSystemTest {
     private String[] selfcheck(final String... options) {
         stop = hosts.work().resolve("stop");
         return Stream.concat(Stream.of(Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
-                stop.toString(), "--json"), Stream.of(options)).toArray(String[]::new);
+                stop.toString(), "--json", "--share", Selfcheck.SHARE), Stream.of(options)).toArray(String[]::new);
     }
 
     /** A rank for each of these hosts, each launched by itself; all are connected. */

@@ -40,9 +40,7 @@ final class TcpConnectionsSystemTest {
     /** Of processor time, in which all of them send and read a lot. */
     private static final double SECONDS_OF_WORK = 0.3;
     /** All that there are. */
-    private static final String OF_ONE_HOST = "busy,blocking,idle,half-opener,half-acceptor,short,late,left,crossed";
-    /** And none that are opened all the time: when one host stands still already, those of the other come to it. */
-    private static final String OF_TWO_HOSTS = "busy,blocking,idle,half-opener,half-acceptor";
+    private static final String KINDS = "busy,blocking,idle,half-opener,half-acceptor,short,late,left,crossed";
     private static final String EXCHANGED = "on each other's hosts";
     private static final String RESULT = "[0-9]+ connections, [1-9][0-9]* bytes, 0 lost, 0 doubled, 0 damaged, 0 errors";
 
@@ -50,7 +48,7 @@ final class TcpConnectionsSystemTest {
     void connectionsWithinOneLaunchLoseNothing() throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
-            final List<String> command = new ArrayList<>(tcpcheck(job.work(), OF_ONE_HOST));
+            final List<String> command = new ArrayList<>(tcpcheck(job.work()));
             command.addAll(List.of("-n", Integer.toString(PROCESSES)));
             storm(job, List.of(job.launch("tcpcheck", command.toArray(new String[0]))));
         }
@@ -66,7 +64,7 @@ final class TcpConnectionsSystemTest {
             }
             final List<Running> programs = new ArrayList<>();
             for (int process = 0; process < PROCESSES; process++) {
-                programs.add(job.launch("tcpcheck-" + process, member(job.work(), OF_ONE_HOST, process, String.join(",", places))));
+                programs.add(job.launch("tcpcheck-" + process, member(job.work(), process, String.join(",", places))));
             }
             storm(job, programs);
         }
@@ -100,7 +98,7 @@ final class TcpConnectionsSystemTest {
                     + (PORT + process)).collect(Collectors.joining(","));
             final List<Running> programs = new ArrayList<>();
             for (int process = 0; process < PROCESSES; process++) {
-                programs.add(hosts.launch(process % 2, member(hosts.work(), OF_TWO_HOSTS, process, at)));
+                programs.add(hosts.launch(process % 2, member(hosts.work(), process, at)));
             }
             for (final Running program : programs) {
                 TwoHosts.await("all connections", () -> program.lines("READY") > 0, program);
@@ -140,13 +138,13 @@ final class TcpConnectionsSystemTest {
         return (checkpoint + 1) * RESTARTS / CHECKPOINTS > checkpoint * RESTARTS / CHECKPOINTS;
     }
 
-    private static List<String> tcpcheck(final Path work, final String kinds) {
+    private static List<String> tcpcheck(final Path work) {
         return List.of(Distribution.DIST.resolve("programs/tcpcheck").toString(), "--connections", Integer.toString(CONNECTIONS),
-                "--kinds", kinds, "--stop-file", work.resolve("stop").toString());
+                "--kinds", KINDS, "--stop-file", work.resolve("stop").toString());
     }
 
-    private static String[] member(final Path work, final String kinds, final int process, final String places) {
-        return Stream.concat(tcpcheck(work, kinds).stream(), Stream.of("--me", Integer.toString(process), "--at", places))
+    private static String[] member(final Path work, final int process, final String places) {
+        return Stream.concat(tcpcheck(work).stream(), Stream.of("--me", Integer.toString(process), "--at", places))
                 .toArray(String[]::new);
     }
 

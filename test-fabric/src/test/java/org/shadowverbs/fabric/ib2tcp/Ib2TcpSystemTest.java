@@ -22,6 +22,8 @@ import org.shadowverbs.fabric.harness.Selfcheck;
 /** Jobs on the verbs device over TCP: from their first line, and after a restart of what ran on an HCA, and back. */
 final class Ib2TcpSystemTest {
     private static final int RANKS = 2;
+    /** What moves on a connection before it is cut, in bytes: without progress queue pairs run out of retries, as they should. */
+    private static final int PROGRESS = 1 << 16;
 
     @Test
     void checkpointsAndRunsOn() throws Exception {
@@ -44,14 +46,14 @@ final class Ib2TcpSystemTest {
     }
 
     @ParameterizedTest
-    @ValueSource(strings = {"--rnr", "--srq --extended"})
+    @ValueSource(strings = {"--rnr", "--srq --extended --share 100"})
     void whatRanOnTcpRestartsOnAnHca(final String options) throws Exception {
         killAndRestart("ib2tcp", "hca", options.split(" "));
     }
 
     /** What is lost with a connection is sent again, and what had taken effect does not take effect again. */
     @ParameterizedTest
-    @ValueSource(strings = {"--events", "--srq --rnr"})
+    @ValueSource(strings = {"--share 25 --events", "--share 25 --srq --rnr"})
     void survivesConnectionsThatAreCut(final String options) throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
@@ -100,9 +102,8 @@ final class Ib2TcpSystemTest {
     }
 
     private static void cut(final Job job, final Running program, final int cuts) throws Exception {
-        // Long enough for a connection to be made and to move something, else queue pairs run out of retries, as they should.
-        final List<String> cut = new ArrayList<>(List.of(job.program("cut-tcp"), "--cuts", Integer.toString(cuts), "--pause",
-                "60000"));
+        final List<String> cut = new ArrayList<>(List.of(job.program("cut-tcp"), "--cuts", Integer.toString(cuts), "--moved",
+                Integer.toString(PROGRESS)));
         program.descendants().forEach(rank -> cut.add(Long.toString(rank.pid())));
         job.runCommandLine("cut-tcp-" + program.name(), cut.toArray(new String[0])).succeed(Running.DEADLINE);
     }
@@ -112,7 +113,7 @@ final class Ib2TcpSystemTest {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp");
             final Selfcheck selfcheck = new Selfcheck(job);
-            final Running program = selfcheck.launch("selfcheck", 8, "--seconds", "4");
+            final Running program = selfcheck.launch("selfcheck", 8, "--seconds", "4", "--share", "100");
             program.succeed(Running.DEADLINE);
             Selfcheck.verify(program);
         }

@@ -66,7 +66,13 @@ final class PerftestSystemTest {
             job.awaitRanks(2 * pairs.size(), Pair.programs(pairs));
             final String folder = job.checkpoint("--kill").get("folder").asText();
             job.configure("");
-            job.restartAndAwait(folder, 2 * pairs.size()).succeed(ENDING);
+            final Running restart = job.restartAndAwait(folder, 2 * pairs.size());
+            final int status = restart.awaitEnd(ENDING);
+            final StringBuilder said = new StringBuilder(restart.errors());
+            for (final Running one : Pair.programs(pairs)) {
+                said.append("\n---- ").append(one.name()).append('\n').append(one.output()).append(one.errors());
+            }
+            assertEquals(0, status, said.toString());
             for (final Pair pair : pairs) {
                 Perftest.assertPlausible(pair.client());
             }

@@ -184,7 +184,9 @@ final class LevelsSystemTest {
     private void finish() throws Exception {
         Files.createFile(stop);
         for (final Running program : programs) {
-            program.succeed(ENDING);
+            if (program.awaitEnd(ENDING) != 0) {
+                throw new AssertionError(program.name() + " failed; all said:\n" + Selfcheck.said(programs));
+            }
         }
         Selfcheck.verify(programs.getFirst());
     }
