@@ -22,13 +22,28 @@ const char *const program_name = "neighbours";
 
 struct shared {
 	_Atomic long count;
+	_Atomic int segment;	/* 1 more than its id; 0: not made yet. Only in the file */
 };
+
+/* A key is made from the file's number, which a file of an earlier neighbour that was killed may have had. */
+static int make_segment(const char *path)
+{
+	key_t key = ftok(path, 1);
+	int left = shmget(key, 0, 0), id;
+
+	if (left >= 0)
+		shmctl(left, IPC_RMID, NULL);
+	id = shmget(key, sizeof(struct shared), IPC_CREAT | IPC_EXCL | 0600);
+	if (id < 0)
+		die(errno, "shmget");
+	return id;
+}
 
 int main(int argc, char **argv)
 {
 	struct shared *segment, *file;
 	long turns = 0;
-	int me, fd, id;
+	int me, fd, id = -1;
 
 	if (argc < 4)
 		die(0, "neighbours 0|1 FILE STOP_FILE [file]");
@@ -43,10 +58,13 @@ int main(int argc, char **argv)
 	close(fd);
 	segment = file;
 	if (argc == 4) {
-		id = shmget(ftok(argv[2], 1), sizeof(*segment), IPC_CREAT | 0600);
-		segment = id < 0 ? (void *)-1 : shmat(id, NULL, 0);
+		if (me == 0)
+			atomic_store(&file->segment, make_segment(argv[2]) + 1);
+		while (!(id = atomic_load(&file->segment)))
+			usleep(50);
+		segment = shmat(--id, NULL, 0);
 		if (segment == (void *)-1)
-			die(errno, "System V memory");
+			die(errno, "shmat");
 	}
 	while (access(argv[3], F_OK)) {
 		long count = atomic_load(&file->count);
@@ -61,6 +79,8 @@ int main(int argc, char **argv)
 		if (++turns % 1000 == 0)
 			printf("turn %ld\n", turns);
 	}
+	if (segment != file && me == 0)
+		shmctl(shmget(ftok(argv[2], 1), 0, 0), IPC_RMID, NULL);	/* after a restart its id may be another */
 	printf("done\n");
 	return 0;
 }

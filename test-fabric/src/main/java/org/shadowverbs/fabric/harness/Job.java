@@ -217,17 +217,36 @@ public final class Job implements AutoCloseable {
         startCoordinator();
     }
 
+    /** A coordinator that is just ending removes files meanwhile. */
     static void giveTo(final int user, final Path folder, final Predicate<Path> which) throws IOException {
-        try (Stream<Path> tree = Files.walk(folder)) {
-            for (final Path path : tree.filter(which).toList()) {
+        Files.walkFileTree(folder, new SimpleFileVisitor<>() {
+            @Override
+            public FileVisitResult preVisitDirectory(final Path path, final BasicFileAttributes attributes) throws IOException {
+                return visitFile(path, attributes);
+            }
+
+            @Override
+            public FileVisitResult visitFile(final Path path, final BasicFileAttributes attributes) throws IOException {
+                if (!which.test(path)) {
+                    return FileVisitResult.CONTINUE;
+                }
                 try {
                     Files.setAttribute(path, "unix:uid", user, LinkOption.NOFOLLOW_LINKS);
                     Files.setAttribute(path, "unix:gid", user, LinkOption.NOFOLLOW_LINKS);
                 } catch (NoSuchFileException e) {
-                    continue; // a coordinator that is just ending has removed it
+                    return visitFileFailed(path, e);
                 }
+                return FileVisitResult.CONTINUE;
             }
-        }
+
+            @Override
+            public FileVisitResult visitFileFailed(final Path path, final IOException e) throws IOException {
+                if (e instanceof NoSuchFileException) {
+                    return FileVisitResult.CONTINUE;
+                }
+                throw e;
+            }
+        });
     }
 
     /** What a command is begun with to be the user's, without any privilege. */

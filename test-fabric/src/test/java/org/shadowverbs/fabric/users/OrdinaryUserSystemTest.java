@@ -71,12 +71,14 @@ final class OrdinaryUserSystemTest {
     void systemVMemoryIsRefusedByName() throws Exception {
         try (Job job = start()) {
             final Path file = job.work().resolve("shared");
-            final Running program = job.launch("neighbour", job.program("neighbours"), "0", file.toString(),
-                    job.work().resolve("stop").toString());
+            final Path stop = job.work().resolve("stop");
+            final Running program = job.launch("neighbour", job.program("neighbours"), "0", file.toString(), stop.toString());
             job.await("the memory", () -> Files.exists(file) && program.descendants().size() == 1, program);
             job.await("its first turn", () -> sharedCount(file) == 1, program);
             final String problem = job.failCheckpoint().get("problem").asText();
             assertTrue(problem.contains("System V shared memory"), problem);
+            Files.createFile(stop);
+            program.succeed(COMMAND);
         }
     }
 
