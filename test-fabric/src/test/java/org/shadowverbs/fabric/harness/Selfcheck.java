@@ -20,8 +20,8 @@ import java.util.List;
  */
 public final class Selfcheck {
     private static final Duration ENDING = Running.DEADLINE;
-    /** Of processor time, for each program: enough for thousands of operations. Of ranks that sleep until events this takes seconds. */
-    private static final double SECONDS_OF_WORK = 0.2;
+    /** Of processor time, for each program: enough for hundreds of operations. */
+    private static final double SECONDS_OF_WORK = 0.05;
 
     /** Of a processor, for a rank, in percent. */
     public static final String SHARE = "6";
