@@ -11,7 +11,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.function.BooleanSupplier;
 
 /**
  * One or more runs of the self-checking program side by side, until all are told to stop. On the software HCA, unless the test has
@@ -85,15 +88,39 @@ public final class Selfcheck {
 
     /** Lets all post and verify for a while. */
     public void work() throws IOException, InterruptedException {
-        for (final Running program : programs) {
-            work(program);
+        for (final BooleanSupplier worked : programs.stream().map(Selfcheck::works).toList()) {
+            job.await("traffic", worked, programs.toArray(new Running[0]));
         }
     }
 
     /** Lets a program, or all that were restarted by a command, post and verify for a while. */
     public void work(final Running running) throws IOException, InterruptedException {
-        final double enough = running.processorSeconds() + SECONDS_OF_WORK * (programs.contains(running) ? 1 : programs.size());
-        job.await("traffic", () -> running.processorSeconds() > enough, running);
+        job.await("traffic", works(running, programs.contains(running) ? 1 : programs.size()), running);
+    }
+
+    /** @return whether a program has posted and verified for a while, from now on */
+    public static BooleanSupplier works(final Running program) {
+        return works(program, 1);
+    }
+
+    /**
+     * @param ranks as status tells of them
+     * @return by its number for each rank: whether it has posted and verified for a while, from now on, or has ended
+     */
+    public static Map<String, BooleanSupplier> works(final JsonNode ranks) {
+        final Map<String, BooleanSupplier> worked = new LinkedHashMap<>();
+        for (final JsonNode rank : ranks) {
+            final ProcessHandle process = ProcessHandle.of(rank.get("pid").asLong()).orElseThrow();
+            final Duration enough = process.info().totalCpuDuration().orElse(Duration.ZERO).plusMillis((long) (SECONDS_OF_WORK * 1e3));
+            worked.put(rank.get("rank").asText(),
+                    () -> process.info().totalCpuDuration().orElse(Duration.ofDays(1)).compareTo(enough) > 0);
+        }
+        return worked;
+    }
+
+    private static BooleanSupplier works(final Running running, final int programs) {
+        final double enough = running.processorSeconds() + SECONDS_OF_WORK * programs;
+        return () -> running.processorSeconds() > enough;
     }
 
     public void killHard() throws IOException, InterruptedException {

@@ -11,9 +11,11 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
 import java.util.function.BooleanSupplier;
 import org.shadowverbs.fabric.harness.Looks;
 import org.shadowverbs.fabric.harness.Running;
+import org.shadowverbs.fabric.harness.Selfcheck;
 import org.shadowverbs.fabric.harness.TwoHosts;
 
 /** The self-checking program on three hosts, one of them spare, of which tests lose some. */
@@ -56,11 +58,8 @@ abstract class JobOnThreeHosts {
     final void work() throws Exception {
         final JsonNode ranks = status().get("ranks");
         assertEquals(RANKS, ranks.size(), ranks.toString());
-        for (final JsonNode rank : ranks) {
-            final ProcessHandle process = ProcessHandle.of(rank.get("pid").asLong()).orElseThrow();
-            final Duration start = process.info().totalCpuDuration().orElse(Duration.ZERO);
-            await("traffic of rank " + rank.get("rank"), () -> process.info().totalCpuDuration().orElse(Duration.ofDays(1))
-                    .compareTo(start.plusMillis(200)) > 0);
+        for (final Map.Entry<String, BooleanSupplier> rank : Selfcheck.works(ranks).entrySet()) {
+            await("traffic of rank " + rank.getKey(), rank.getValue());
         }
     }
 
