@@ -8,7 +8,9 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -149,9 +151,10 @@ final class TcpConnectionsSystemTest {
     }
 
     private static void work(final List<Running> programs) throws Exception {
-        for (final Running program : programs) {
-            final double start = program.processorSeconds();
-            TwoHosts.await("traffic", () -> program.processorSeconds() > start + SECONDS_OF_WORK, program);
+        final Map<Running, Double> enough = new LinkedHashMap<>();
+        programs.forEach(program -> enough.put(program, program.processorSeconds() + SECONDS_OF_WORK));
+        for (final Map.Entry<Running, Double> each : enough.entrySet()) {
+            TwoHosts.await("traffic", () -> each.getKey().processorSeconds() > each.getValue(), each.getKey());
         }
     }
 
