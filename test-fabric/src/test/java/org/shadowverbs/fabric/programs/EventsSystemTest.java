@@ -33,6 +33,8 @@ final class EventsSystemTest {
             "env UCX_TLS=rc ucx_perftest -E sleep -t tag_lat -n 1000000000", "env UCX_TLS=ud ucx_perftest -E sleep -t tag_lat -n 1000000000");
     /** Of a main thread's time on a processor, in clock ticks: enough for hundreds of events. */
     private static final int TICKS_OF_WORK = 2;
+    /** So long the HCA takes for each request: at full speed the pairs leave little of the processors to a checkpoint. */
+    private static final String SLOWER = "SV_HCA_EXEC_DELAY_US=1000";
     /** The header of the library, from which its program is built. */
     private static final Path GLOO = Path.of("/usr/include/gloo/config.h");
 
@@ -64,6 +66,7 @@ final class EventsSystemTest {
     void pairsGoOn() throws Exception {
         try (Job job = Distribution.start(Map.of("SHADOWVERBS_IDS", "scrambled", "SV_HCA_PERSONALITY", "mlx5"))) {
             UcxSystemTest.assumeDeviceOf(job);
+            job.configure(SLOWER);
             final List<Running> programs = new ArrayList<>();
             for (final String pair : PAIRS) {
                 final int port = LocalPort.free();
