@@ -264,12 +264,10 @@ final class ImageWorker {
             final boolean nothing = request.roots().isEmpty() || !Files.isDirectory(checkpoint); // SAVE says what is wrong with it
             return new PreCopied(m.epoch(), nothing ? 0
                     : checkpointer.preCopy(request, folder(place.checkpoint()), plan(m.plan(), ranks)));
-        } catch (PassingStateException e) {
-            return new StepFailed(m.epoch(), "PRE_COPY", e.getMessage(), true);
+        } catch (PassingStateException | RuntimeException e) {
+            return failed(m.epoch(), "PRE_COPY", e);
         } catch (CheckpointException | IOException e) {
             return new StepFailed(m.epoch(), "PRE_COPY", e.getMessage(), levels.fails(place, m.plan(), String.valueOf(e.getMessage())));
-        } catch (RuntimeException e) {
-            return new StepFailed(m.epoch(), "PRE_COPY", e.toString());
         }
     }
 
@@ -304,12 +302,10 @@ final class ImageWorker {
             written = new Written(m.epoch(), images, sealed -> new Manifest.HostPart(options.host(), directory, rankParts,
                     treeParts, sealed, origins), place, m.plan());
             return new Saved(m.epoch(), images.bytes(), place.note());
-        } catch (PassingStateException e) {
-            return new StepFailed(m.epoch(), "SAVE", e.getMessage(), true);
+        } catch (PassingStateException | RuntimeException e) {
+            return failed(m.epoch(), "SAVE", e);
         } catch (CheckpointException | IOException e) {
             return new StepFailed(m.epoch(), "SAVE", e.getMessage(), levels.fails(place, m.plan(), String.valueOf(e.getMessage())));
-        } catch (RuntimeException e) {
-            return new StepFailed(m.epoch(), "SAVE", e.toString());
         }
     }
 

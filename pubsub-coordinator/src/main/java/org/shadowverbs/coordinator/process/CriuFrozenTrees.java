@@ -60,7 +60,7 @@ final class CriuFrozenTrees implements FrozenTrees {
 
     /** Something that is done with connections. */
     private interface SocketStep<T> {
-        T run() throws IOException, CheckpointException, InterruptedException;
+        T with(FrozenSockets sockets) throws IOException, CheckpointException, InterruptedException;
     }
 
     private CriuFrozenTrees(final Path criu, final String version, final FreezeRequest request, final Freezer freezer,
@@ -240,23 +240,26 @@ final class CriuFrozenTrees implements FrozenTrees {
 
     @Override
     public TcpEnds holdConnections() throws CheckpointException {
-        return onSockets(TcpEnds.NONE, () -> sockets.hold());
+        return onSockets("held", TcpEnds.NONE, FrozenSockets::hold);
     }
 
     @Override
     public List<UnacceptedEnd> acceptConnections() throws CheckpointException {
-        return onSockets(List.of(), () -> sockets.accept());
+        return onSockets("held", List.of(), FrozenSockets::accept);
     }
 
-    /** @param none where trees have no connection, since they are not stopped yet */
-    private <T> T onSockets(final T none, final SocketStep<T> step) throws CheckpointException {
+    /**
+     * @param done what is done to connections, for messages
+     * @param none where trees have no connection, since they are not stopped yet
+     */
+    private <T> T onSockets(final String done, final T none, final SocketStep<T> step) throws CheckpointException {
         try {
-            return sockets == null ? none : step.run();
+            return sockets == null ? none : step.with(sockets);
         } catch (final IOException e) {
-            throw new CheckpointException("TCP connections could not be held: " + e.getMessage(), e);
+            throw new CheckpointException("TCP connections could not be " + done + ": " + e.getMessage(), e);
         } catch (final InterruptedException e) {
             Thread.currentThread().interrupt();
-            throw new CheckpointException("TCP connections could not be held: interrupted", e);
+            throw new CheckpointException("TCP connections could not be " + done + ": interrupted", e);
         }
     }
 
@@ -529,9 +532,10 @@ final class CriuFrozenTrees implements FrozenTrees {
         for (final ProcessTree tree : groups.keySet()) {
             pids.addAll(membersNow(tree));
         }
-        if (sockets != null) {
-            sockets.drop();
-        }
+        onSockets("dropped", null, held -> {
+            held.drop();
+            return null;
+        });
         for (final long pid : pids) {
             // Frozen, they have not ended, so the pids are still theirs.
             Signals.send(pid, SIGKILL);

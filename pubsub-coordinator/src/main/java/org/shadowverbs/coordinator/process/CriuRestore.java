@@ -269,7 +269,8 @@ final class CriuRestore {
         asking.getOrDefault(number, List.of()).forEach(now -> lines.append("alive ").append(ends(now)).append('\n'));
         for (final UnacceptedConnection saved : tree.unaccepted()) {
             final TcpConnection now = moves(tree).of(saved.connection());
-            lines.append(saved.closed() ? "closed " : "again ").append(ends(now)).append(' ').append(saved.sequence() == null || saved.closed() ? "-" : saved.sequence().toString()).append(' ')
+            lines.append(saved.closed() ? "closed " : "again ").append(ends(now)).append(' ')
+                    .append(saved.sequence() == null || saved.closed() ? "-" : saved.sequence().toString()).append(' ')
                     .append(saved.data().isEmpty() ? "-"
                             : request.imageDirectory().resolve(tree.directory()).resolve(saved.data()).toAbsolutePath())
                     .append('\n');

@@ -144,16 +144,9 @@ final class FrozenSockets implements AutoCloseable {
     }
 
     /** Without it what is left of each would be in the way of a restart on this host, for a minute. */
-    void drop() throws CheckpointException {
-        try {
-            if (tcp != null) {
-                tcp.drop();
-            }
-        } catch (final IOException e) {
-            throw new CheckpointException("TCP connections could not be dropped: " + e.getMessage(), e);
-        } catch (final InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new CheckpointException("TCP connections could not be dropped: interrupted", e);
+    void drop() throws IOException, CheckpointException, InterruptedException {
+        if (tcp != null) {
+            tcp.drop();
         }
     }
 

@@ -17,10 +17,7 @@ import java.util.Map;
 final class TcpSockets {
     private static final int TIME_WAIT = 0x06;
     private static final int LISTEN = 0x0a;
-    private static final int ESTABLISHED = 0x01;
-    private static final int SYN_RECEIVED = 0x03;
     private static final int CLOSED = 0x07;
-    private static final int CLOSE_WAIT = 0x08;
     private static final int WORD = 4;
 
     private final Map<Long, Socket> byInode = new HashMap<>();
@@ -53,12 +50,12 @@ final class TcpSockets {
 
         /** Of one that no process has: whether it waits to be accepted. */
         boolean notAccepted() {
-            return state == ESTABLISHED || state == SYN_RECEIVED || ending();
+            return end("").notAccepted();
         }
 
         /** Whether the other end has sent all. */
         boolean ending() {
-            return state == CLOSE_WAIT;
+            return end("").ending();
         }
 
         /** Whether its other end is on the same host, for certain. */

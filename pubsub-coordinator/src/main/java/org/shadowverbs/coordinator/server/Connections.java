@@ -20,11 +20,6 @@ import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
  * sees its own ends only.
  */
 final class Connections {
-    private static final int ESTABLISHED = 1;
-    private static final int FIN_WAIT_1 = 4;
-    private static final int FIN_WAIT_2 = 5;
-    private static final int CLOSE_WAIT = 8;
-
     /** By the connection as that end has it. */
     private final Map<TcpConnection, Told> all = new HashMap<>();
     /** Hosts by their addresses. */
@@ -96,7 +91,7 @@ final class Connections {
             return passing ? "" : line(told, other.socket().holder() + " on host " + other.host() + " is outside the job",
                     "close it before the checkpoint");
         }
-        if (other != null && !other.ofJob() && notAccepted(other) && !waiting.containsKey(mirrored)) {
+        if (other != null && !other.ofJob() && other.end().notAccepted() && !waiting.containsKey(mirrored)) {
             return passing ? "" : line(told, "what listens there on host " + other.host() + " is outside the job",
                     "close it before the checkpoint");
         }
@@ -115,12 +110,7 @@ final class Connections {
     /** Whether one may come to a listener, or wait there, while hosts stand still one after the other. */
     boolean mayWait() {
         return !waiting.isEmpty() || leaving.stream().anyMatch(told -> told.end().connecting()
-                || !all.containsKey(told.connection().mirrored()) && hasBegun(told.socket().state()));
-    }
-
-    /** Whether it has heard nothing of its other end's program. */
-    private static boolean hasBegun(final int state) {
-        return state == ESTABLISHED || state == FIN_WAIT_1 || state == FIN_WAIT_2;
+                || !all.containsKey(told.connection().mirrored()) && told.end().hasBegun());
     }
 
     /**
@@ -142,7 +132,7 @@ final class Connections {
                     + ", from which it comes, is outside the job", "");
         }
         final String host = client != null ? client.host() : hosts.get(told.socket().remote());
-        if (told.socket().state() != CLOSE_WAIT || client != null && client.end().sending()) {
+        if (!told.end().ending() || client != null && client.end().sending()) {
             return line(told, "nobody has accepted it yet, and it was closed on host " + host + " before all of it had come", "");
         }
         return standing.contains(host) ? "" : line(told, "nobody has accepted it yet, and host " + host
@@ -163,10 +153,6 @@ final class Connections {
             }
         });
         return unaccepted;
-    }
-
-    private static boolean notAccepted(final Told told) {
-        return told.socket().state() == ESTABLISHED || told.socket().state() == CLOSE_WAIT || told.end().shakingHands();
     }
 
     private static String line(final Told told, final String what, final String mend) {

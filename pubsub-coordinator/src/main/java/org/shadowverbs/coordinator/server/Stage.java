@@ -15,7 +15,7 @@ enum Stage {
     PRE_COPY(        Awaited.AGENTS,  Limit.STEP_SILENCE),      // ANNOUNCE; if it was asked for
     PREPARE(         Awaited.AGENTS,  Limit.UNHURRIED),         // ANNOUNCE
     ANNOUNCE(        Awaited.RANKS,   Limit.SILENCE),           // CLOSE
-    CLOSE(           Awaited.RANKS,   Limit.SILENCE),           // PAIRED
+    CLOSE(           Awaited.RANKS,   Limit.SILENCE),           // PAIRED, or DRAIN when nothing has changed since ANNOUNCE
     PAIRED(          Awaited.RANKS,   Limit.SILENCE),           // DRAIN
     DRAIN(           Awaited.RANKS,   Limit.PHASE),             // DETACH, when all are settled
     DETACH(          Awaited.RANKS,   Limit.SILENCE),           // FREEZE, when all links are closed

@@ -8,12 +8,10 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Future;
@@ -29,25 +27,10 @@ import org.shadowverbs.coordinator.manifest.CheckpointFolder;
 import org.shadowverbs.coordinator.manifest.Level;
 import org.shadowverbs.coordinator.manifest.Levels;
 import org.shadowverbs.coordinator.manifest.Levels.Copy;
-import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.manifest.ManifestFile;
-import org.shadowverbs.coordinator.process.HostImages;
-import org.shadowverbs.coordinator.protocol.FrameChannel;
-import org.shadowverbs.coordinator.protocol.FrameType;
-import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
-import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
-import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
-import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
-import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
-import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
-import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
 import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
 import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
-import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
-import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
-import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
-import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.LevelMessages.CopyImages;
 import org.shadowverbs.coordinator.protocol.LevelMessages.ImagesAt;
 import org.shadowverbs.coordinator.protocol.LevelMessages.ImagesCopied;
@@ -67,48 +50,28 @@ final class LevelCopiesTest {
     private Coordinator coordinator;
 
     /** An agent. */
-    private final class Host {
-        final String name;
-        final FrameChannel channel;
+    private final class Host extends FakeAgent {
         final BlockingQueue<CopyImages> copies = new LinkedBlockingQueue<>();
         final BlockingQueue<RetainImages> kept = new LinkedBlockingQueue<>();
 
         Host(final String name, final long epoch) throws IOException {
-            this.name = name;
-            channel = FrameChannel.connect(new InetSocketAddress("localhost", coordinator.port()), 5_000);
-            channel.write(new AgentHello(FrameType.VERSION, "", "agent-" + name, name, 1, "", epoch, 0, false, List.of(),
-                    List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of(), List.of()));
-            assertTrue(channel.read() instanceof AgentWelcome);
+            super(coordinator.port(), name, epoch, List.of());
             channel.write(new ImagesAt(1, "token of " + name));
-            Thread.ofPlatform().daemon().start(this::answer);
+            start();
         }
 
-        private void answer() {
-            try {
-                for (;;) {
-                    final Message message = channel.read();
-                    switch (message) {
-                        case Prepare m -> channel.write(new Prepared(m.epoch()));
-                        case Freeze m -> channel.write(new Frozen(m.epoch(), List.of(), 1, TcpSockets.NONE));
-                        case Save m -> {
-                            assertEquals(LOCAL, m.plan().local());
-                            channel.write(new Saved(m.epoch(), 5));
-                        }
-                        case Seal m -> channel.write(new Sealed(m.epoch(), 5, part(), "/local/" + name + "/job"));
-                        case Thaw m -> channel.write(new Thawed(m.epoch()));
-                        case CopyImages m -> copies.add(m);
-                        case RetainImages m -> kept.add(m);
-                        default -> { }
-                    }
+        @Override
+        void answer(final Message message) throws IOException {
+            switch (message) {
+                case Save m -> {
+                    assertEquals(LOCAL, m.plan().local());
+                    super.answer(m);
                 }
-            } catch (IOException e) {
-                channel.close(); // the coordinator has ended
+                case Seal m -> channel.write(new Sealed(m.epoch(), BYTES, part(), "/local/" + name + "/job"));
+                case CopyImages m -> copies.add(m);
+                case RetainImages m -> kept.add(m);
+                default -> super.answer(message);
             }
-        }
-
-        private String part() throws IOException {
-            return ManifestFile.toJson(new Manifest.HostPart(name, "host-" + name, List.of(), List.of(),
-                    new HostImages("fake", name, "0", "cpu", List.of(), List.of(), 5, 1, 1), List.of()));
         }
 
         CopyImages next() throws InterruptedException {

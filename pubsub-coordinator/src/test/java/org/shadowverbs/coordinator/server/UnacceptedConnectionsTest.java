@@ -6,14 +6,12 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
-import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.AfterEach;
@@ -21,32 +19,17 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
-import org.shadowverbs.coordinator.manifest.Manifest;
-import org.shadowverbs.coordinator.manifest.ManifestFile;
-import org.shadowverbs.coordinator.process.HostImages;
-import org.shadowverbs.coordinator.protocol.FrameChannel;
-import org.shadowverbs.coordinator.protocol.FrameType;
 import org.shadowverbs.coordinator.protocol.HostMessages.Accept;
 import org.shadowverbs.coordinator.protocol.HostMessages.Accepted;
-import org.shadowverbs.coordinator.protocol.HostMessages.AgentHello;
-import org.shadowverbs.coordinator.protocol.HostMessages.AgentWelcome;
 import org.shadowverbs.coordinator.protocol.HostMessages.Freeze;
 import org.shadowverbs.coordinator.protocol.HostMessages.Frozen;
 import org.shadowverbs.coordinator.protocol.HostMessages.HoldSockets;
 import org.shadowverbs.coordinator.protocol.HostMessages.MakeAgain;
 import org.shadowverbs.coordinator.protocol.HostMessages.NetAddress;
-import org.shadowverbs.coordinator.protocol.HostMessages.Prepare;
-import org.shadowverbs.coordinator.protocol.HostMessages.Prepared;
 import org.shadowverbs.coordinator.protocol.HostMessages.Save;
-import org.shadowverbs.coordinator.protocol.HostMessages.Saved;
-import org.shadowverbs.coordinator.protocol.HostMessages.Seal;
-import org.shadowverbs.coordinator.protocol.HostMessages.Sealed;
 import org.shadowverbs.coordinator.protocol.HostMessages.SocketsHeld;
 import org.shadowverbs.coordinator.protocol.HostMessages.TcpSocket;
 import org.shadowverbs.coordinator.protocol.HostMessages.TcpSockets;
-import org.shadowverbs.coordinator.protocol.HostMessages.Thaw;
-import org.shadowverbs.coordinator.protocol.HostMessages.Thawed;
-import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.HostMessages.UnacceptedSocket;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.store.EmbeddedStore;
@@ -66,9 +49,7 @@ final class UnacceptedConnectionsTest {
     private Host b;
 
     /** An agent. */
-    private final class Host {
-        final String name;
-        final FrameChannel channel;
+    private final class Host extends FakeAgent {
         /** What it has been told, in order. */
         final List<Message> told = new CopyOnWriteArrayList<>();
         /** What it answers to FREEZE, and, one after the other, to HOLD_SOCKETS; then always the last. */
@@ -77,46 +58,28 @@ final class UnacceptedConnectionsTest {
         final Deque<List<UnacceptedSocket>> parts = new ArrayDeque<>();
 
         Host(final String name, final String address) throws IOException {
-            this.name = name;
-            channel = FrameChannel.connect(new InetSocketAddress("localhost", coordinator.port()), 5_000);
-            channel.write(new AgentHello(FrameType.VERSION, "", "agent-" + name, name, 1, "", 0, 0, false, List.of(),
-                    List.of(new Tree(1, List.of("program"), "/")), Map.of(), List.of(), List.of(new NetAddress("eth0", address))));
-            assertTrue(channel.read() instanceof AgentWelcome);
-            Thread.ofPlatform().daemon().start(this::answer);
+            super(coordinator.port(), name, 0, List.of(new NetAddress("eth0", address)));
+            start();
             hosts.add(this);
         }
 
-        private void answer() {
-            try {
-                for (;;) {
-                    final Message message = channel.read();
-                    told.add(message);
-                    switch (message) {
-                        case Prepare m -> channel.write(new Prepared(m.epoch()));
-                        case Freeze m -> channel.write(new Frozen(m.epoch(), List.of(), 1, frozen));
-                        case HoldSockets m -> channel.write(new SocketsHeld(m.epoch(),
-                                held.isEmpty() ? NONE : held.size() > 1 ? held.remove() : held.element()));
-                        case Accept m -> {
-                            final List<UnacceptedSocket> part = parts.isEmpty() ? List.of() : parts.remove();
-                            channel.write(new Accepted(m.epoch(), part, !parts.isEmpty()));
-                        }
-                        case Save m -> {
-                            Files.createDirectory(Path.of(m.folder(), "host-" + name));
-                            channel.write(new Saved(m.epoch(), 5));
-                        }
-                        case Seal m -> channel.write(new Sealed(m.epoch(), 5, part()));
-                        case Thaw m -> channel.write(new Thawed(m.epoch()));
-                        default -> { }
-                    }
+        @Override
+        void answer(final Message message) throws IOException {
+            told.add(message);
+            switch (message) {
+                case Freeze m -> channel.write(new Frozen(m.epoch(), List.of(), 1, frozen));
+                case HoldSockets m -> channel.write(new SocketsHeld(m.epoch(),
+                        held.isEmpty() ? NONE : held.size() > 1 ? held.remove() : held.element()));
+                case Accept m -> {
+                    final List<UnacceptedSocket> part = parts.isEmpty() ? List.of() : parts.remove();
+                    channel.write(new Accepted(m.epoch(), part, !parts.isEmpty()));
                 }
-            } catch (IOException e) {
-                channel.close(); // the coordinator has ended
+                case Save m -> {
+                    Files.createDirectory(Path.of(m.folder(), "host-" + name));
+                    super.answer(m);
+                }
+                default -> super.answer(message);
             }
-        }
-
-        private String part() throws IOException {
-            return ManifestFile.toJson(new Manifest.HostPart(name, "host-" + name, List.of(), List.of(),
-                    new HostImages("fake", name, "0", "cpu", List.of(), List.of(), 5, 1, 1), List.of()));
         }
 
         <T> List<T> told(final Class<T> type) {
