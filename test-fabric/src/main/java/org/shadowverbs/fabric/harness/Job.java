@@ -217,34 +217,11 @@ public final class Job implements AutoCloseable {
         startCoordinator();
     }
 
-    /** A coordinator that is just ending removes files meanwhile. */
     static void giveTo(final int user, final Path folder, final Predicate<Path> which) throws IOException {
-        Files.walkFileTree(folder, new SimpleFileVisitor<>() {
-            @Override
-            public FileVisitResult preVisitDirectory(final Path path, final BasicFileAttributes attributes) throws IOException {
-                return visitFile(path, attributes);
-            }
-
-            @Override
-            public FileVisitResult visitFile(final Path path, final BasicFileAttributes attributes) throws IOException {
-                if (!which.test(path)) {
-                    return FileVisitResult.CONTINUE;
-                }
-                try {
-                    Files.setAttribute(path, "unix:uid", user, LinkOption.NOFOLLOW_LINKS);
-                    Files.setAttribute(path, "unix:gid", user, LinkOption.NOFOLLOW_LINKS);
-                } catch (NoSuchFileException e) {
-                    return visitFileFailed(path, e);
-                }
-                return FileVisitResult.CONTINUE;
-            }
-
-            @Override
-            public FileVisitResult visitFileFailed(final Path path, final IOException e) throws IOException {
-                if (e instanceof NoSuchFileException) {
-                    return FileVisitResult.CONTINUE;
-                }
-                throw e;
+        LiveFolder.visit(folder, (path, attributes) -> {
+            if (which.test(path)) {
+                Files.setAttribute(path, "unix:uid", user, LinkOption.NOFOLLOW_LINKS);
+                Files.setAttribute(path, "unix:gid", user, LinkOption.NOFOLLOW_LINKS);
             }
         });
     }

@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /** A program under test. Its output goes to files, so that nothing has to read while it runs. */
@@ -173,6 +174,12 @@ public final class Running implements AutoCloseable {
     public double processorSeconds() {
         return Stream.concat(Stream.of(process.toHandle()), descendants().stream())
                 .mapToDouble(p -> p.info().totalCpuDuration().orElse(Duration.ZERO).toMillis() / 1e3).sum();
+    }
+
+    /** @return whether it has taken so much processor time since now, with its descendants */
+    public BooleanSupplier takes(final double seconds) {
+        final double enough = processorSeconds() + seconds;
+        return () -> processorSeconds() > enough;
     }
 
     /** SIGKILL to it and all its descendants, and waits for its end. */

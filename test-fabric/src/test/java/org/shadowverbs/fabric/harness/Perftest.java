@@ -39,8 +39,7 @@ public final class Perftest {
     /** Waits until those programs have measured for a while. */
     public static void work(final Job job, final Running... programs) throws IOException, InterruptedException {
         for (final Running program : programs) {
-            final double start = program.processorSeconds();
-            job.await("the programs to measure", () -> program.processorSeconds() > start + SECONDS_OF_WORK, programs);
+            job.await("the programs to measure", program.takes(SECONDS_OF_WORK), programs);
         }
     }
 

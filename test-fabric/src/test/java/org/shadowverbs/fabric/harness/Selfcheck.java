@@ -15,6 +15,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
+import java.util.stream.Stream;
 
 /**
  * One or more runs of the self-checking program side by side, until all are told to stop. On the software HCA, unless the test has
@@ -24,10 +25,10 @@ import java.util.function.BooleanSupplier;
 public final class Selfcheck {
     private static final Duration ENDING = Running.DEADLINE;
     /** Of processor time, for each program: enough for hundreds of operations. */
-    private static final double SECONDS_OF_WORK = 0.05;
+    public static final double SECONDS_OF_WORK = 0.05;
 
     /** Of a processor, for a rank, in percent. */
-    public static final String SHARE = "6";
+    private static final String SHARE = "6";
 
     private final Job job;
     private final List<String> program;
@@ -48,11 +49,8 @@ public final class Selfcheck {
 
     /** Launches one program that forks its ranks. */
     public Running launch(final String name, final int size, final String... options) throws IOException {
-        final List<String> command = new ArrayList<>(program);
-        command.addAll(List.of("-n", Integer.toString(size), "--stop-file", stop.toString(), "--json", "--share", SHARE));
-        command.addAll(List.of(options));
         slowDown();
-        programs.add(job.launch(name, command.toArray(new String[0])));
+        programs.add(job.launch(name, command(program, size, stop, options)));
         ranks += size;
         return programs.getLast();
     }
@@ -62,10 +60,24 @@ public final class Selfcheck {
         final Path meet = job.folder("meet");
         slowDown();
         for (int rank = 0; rank < size; rank++) {
-            programs.add(job.launch("rank-" + rank, job.program("selfcheck"), "-n", Integer.toString(size), "--rank",
-                    Integer.toString(rank), "--dir", meet.toString(), "--stop-file", stop.toString(), "--json", "--share", SHARE));
+            programs.add(job.launch("rank-" + rank, ofRank(rank, size, meet, stop)));
         }
         ranks += size;
+    }
+
+    /** The program's command line, until there is a file. */
+    public static String[] command(final int size, final Path stop, final String... more) {
+        return command(List.of(Distribution.DIST.resolve("programs/selfcheck").toString()), size, stop, more);
+    }
+
+    /** That for one of its ranks, which meets the others by files in a folder. */
+    public static String[] ofRank(final int rank, final int size, final Path meet, final Path stop) {
+        return command(size, stop, "--rank", Integer.toString(rank), "--dir", meet.toString());
+    }
+
+    private static String[] command(final List<String> program, final int size, final Path stop, final String... more) {
+        return Stream.of(program, List.of("-n", Integer.toString(size), "--stop-file", stop.toString(), "--json", "--share", SHARE),
+                List.of(more)).flatMap(List::stream).toArray(String[]::new);
     }
 
     private void slowDown() throws IOException {
@@ -88,19 +100,14 @@ public final class Selfcheck {
 
     /** Lets all post and verify for a while. */
     public void work() throws IOException, InterruptedException {
-        for (final BooleanSupplier worked : programs.stream().map(Selfcheck::works).toList()) {
+        for (final BooleanSupplier worked : programs.stream().map(program -> program.takes(SECONDS_OF_WORK)).toList()) {
             job.await("traffic", worked, programs.toArray(new Running[0]));
         }
     }
 
     /** Lets a program, or all that were restarted by a command, post and verify for a while. */
     public void work(final Running running) throws IOException, InterruptedException {
-        job.await("traffic", works(running, programs.contains(running) ? 1 : programs.size()), running);
-    }
-
-    /** @return whether a program has posted and verified for a while, from now on */
-    public static BooleanSupplier works(final Running program) {
-        return works(program, 1);
+        job.await("traffic", running.takes(SECONDS_OF_WORK * (programs.contains(running) ? 1 : programs.size())), running);
     }
 
     /**
@@ -116,11 +123,6 @@ public final class Selfcheck {
                     () -> process.info().totalCpuDuration().orElse(Duration.ofDays(1)).compareTo(enough) > 0);
         }
         return worked;
-    }
-
-    private static BooleanSupplier works(final Running running, final int programs) {
-        final double enough = running.processorSeconds() + SECONDS_OF_WORK * programs;
-        return () -> running.processorSeconds() > enough;
     }
 
     public void killHard() throws IOException, InterruptedException {

@@ -10,6 +10,7 @@ import java.nio.file.StandardCopyOption;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.HashMap;
+import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
@@ -209,9 +210,7 @@ public final class TwoHosts implements AutoCloseable {
         final Path meet = folder("meet");
         final List<Running> programs = new ArrayList<>();
         for (int rank = 0; rank < ranks; rank++) {
-            programs.add(launch(first + rank * 2 / ranks, Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
-                    stop.toString(), "--json", "--share", Selfcheck.SHARE, "-n", Integer.toString(ranks), "--rank",
-                    Integer.toString(rank), "--dir", meet.toString()));
+            programs.add(launch(first + rank * 2 / ranks, Selfcheck.ofRank(rank, ranks, meet, stop)));
         }
         for (final Running program : programs) {
             await("its connections", () -> program.lines(": connected: ") > 0, program);
@@ -275,6 +274,15 @@ public final class TwoHosts implements AutoCloseable {
     /** Whether a program on its host listens at a port. */
     public static BooleanSupplier listens(final Running program, final int port) {
         return LocalPort.listens(Path.of("/proc", Long.toString(program.pid()), "net"), port);
+    }
+
+    /** Waits until each of the programs has taken so much processor time, in seconds. */
+    public static void work(final List<Running> programs, final double seconds) throws IOException, InterruptedException {
+        final Map<Running, BooleanSupplier> worked = new LinkedHashMap<>();
+        programs.forEach(program -> worked.put(program, program.takes(seconds)));
+        for (final Map.Entry<Running, BooleanSupplier> each : worked.entrySet()) {
+            await("traffic", each.getValue(), each.getKey());
+        }
     }
 
     /** Waits for a condition while the program runs. */

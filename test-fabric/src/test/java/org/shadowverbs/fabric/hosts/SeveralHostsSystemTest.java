@@ -12,18 +12,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
-import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.CriuWithObstacle;
-import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.EnoughRounds;
-import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Looks;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
@@ -171,7 +166,7 @@ final class SeveralHostsSystemTest {
                 TwoHosts two = TwoHosts.start(criu.environment())) {
             hosts = two;
             final List<Running> survivors = launch(ON_TCP, 0, 0);
-            final Running victim = hosts.launch(1, selfcheck("-n", "2"));
+            final Running victim = hosts.launch(1, Selfcheck.command(2, stop));
             TwoHosts.await("its ranks", () -> victim.lines(": connected: ") == 2, victim);
             hosts.awaitRanks(4, survivors);
             work(survivors);
@@ -219,19 +214,13 @@ final class SeveralHostsSystemTest {
 
     // ---- the job ----
 
-    private String[] selfcheck(final String... options) {
-        stop = hosts.work().resolve("stop");
-        return Stream.concat(Stream.of(Distribution.DIST.resolve("programs/selfcheck").toString(), "--stop-file",
-                stop.toString(), "--json", "--share", Selfcheck.SHARE), Stream.of(options)).toArray(String[]::new);
-    }
-
     /** A rank for each of these hosts, each launched by itself; all are connected. */
     private List<Running> launch(final List<String> options, final int... places) throws Exception {
         final Path meet = hosts.folder("meet");
+        stop = hosts.work().resolve("stop");
         final List<Running> programs = new ArrayList<>();
         for (int rank = 0; rank < places.length; rank++) {
-            programs.add(hosts.launch(places[rank], options, selfcheck("-n", Integer.toString(places.length), "--rank",
-                    Integer.toString(rank), "--dir", meet.toString())));
+            programs.add(hosts.launch(places[rank], options, Selfcheck.ofRank(rank, places.length, meet, stop)));
         }
         for (final Running program : programs) {
             TwoHosts.await("its connections", () -> program.lines(": connected: ") > 0, program);
@@ -271,12 +260,8 @@ final class SeveralHostsSystemTest {
         return List.of(places);
     }
 
-    private void work(final List<Running> programs) throws Exception {
-        final Map<Running, BooleanSupplier> worked = new LinkedHashMap<>();
-        programs.forEach(program -> worked.put(program, Selfcheck.works(program)));
-        for (final Map.Entry<Running, BooleanSupplier> each : worked.entrySet()) {
-            TwoHosts.await("traffic", each.getValue(), each.getKey());
-        }
+    private static void work(final List<Running> programs) throws Exception {
+        TwoHosts.work(programs, Selfcheck.SECONDS_OF_WORK);
     }
 
     private void kill(final List<Running> programs) throws Exception {

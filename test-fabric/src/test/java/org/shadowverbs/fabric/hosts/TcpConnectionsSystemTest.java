@@ -8,9 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import java.util.stream.IntStream;
@@ -78,7 +76,7 @@ final class TcpConnectionsSystemTest {
         }
         List<Running> running = programs;
         for (int checkpoint = 0; checkpoint < CHECKPOINTS; checkpoint++) {
-            work(running);
+            TwoHosts.work(running, SECONDS_OF_WORK);
             if (!killsAt(checkpoint)) {
                 job.checkpoint();
                 continue;
@@ -88,7 +86,7 @@ final class TcpConnectionsSystemTest {
             job.awaitLines(restart, "restored ", 1);
             running = List.of(restart);
         }
-        work(running);
+        TwoHosts.work(running, SECONDS_OF_WORK);
         finish(job.work(), running, programs);
     }
 
@@ -107,7 +105,7 @@ final class TcpConnectionsSystemTest {
             }
             List<Running> running = programs;
             for (int checkpoint = 0; checkpoint < CHECKPOINTS; checkpoint++) {
-                work(running);
+                TwoHosts.work(running, SECONDS_OF_WORK);
                 final boolean kill = killsAt(checkpoint);
                 final Running command = hosts.command(0, "checkpoint", kill ? new String[] {"--kill"} : new String[0]);
                 command.succeed(ENDING);
@@ -116,7 +114,7 @@ final class TcpConnectionsSystemTest {
                     running = restart(hosts, places.equals(EXCHANGED));
                 }
             }
-            work(running);
+            TwoHosts.work(running, SECONDS_OF_WORK);
             finish(hosts.work(), running, programs);
         }
     }
@@ -148,14 +146,6 @@ final class TcpConnectionsSystemTest {
     private static String[] member(final Path work, final int process, final String places) {
         return Stream.concat(tcpcheck(work).stream(), Stream.of("--me", Integer.toString(process), "--at", places))
                 .toArray(String[]::new);
-    }
-
-    private static void work(final List<Running> programs) throws Exception {
-        final Map<Running, Double> enough = new LinkedHashMap<>();
-        programs.forEach(program -> enough.put(program, program.processorSeconds() + SECONDS_OF_WORK));
-        for (final Map.Entry<Running, Double> each : enough.entrySet()) {
-            TwoHosts.await("traffic", () -> each.getKey().processorSeconds() > each.getValue(), each.getKey());
-        }
     }
 
     private static void finish(final Path work, final List<Running> running, final List<Running> programs) throws Exception {

@@ -8,23 +8,20 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
-import java.nio.file.FileVisitResult;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
-import java.nio.file.SimpleFileVisitor;
-import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
+import org.shadowverbs.fabric.harness.LiveFolder;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
 
@@ -54,28 +51,11 @@ final class OtherUsersSystemTest {
     private static List<String> openToOthers(final Job job) throws IOException {
         final List<String> open = new ArrayList<>();
         for (final Path root : List.of(job.checkpoints(), job.work().resolve("run"), job.fabric())) {
-            Files.walkFileTree(root, new SimpleFileVisitor<>() {
-                @Override
-                public FileVisitResult preVisitDirectory(final Path path, final BasicFileAttributes a) throws IOException {
-                    return visitFile(path, a);
-                }
-
-                @Override
-                public FileVisitResult visitFile(final Path path, final BasicFileAttributes a) throws IOException {
-                    final int mode = (int) Files.getAttribute(path, "unix:mode", LinkOption.NOFOLLOW_LINKS);
-                    final boolean ofTheTest = path.equals(job.fabric().resolve("conf"));
-                    if (!a.isSymbolicLink() && !ofTheTest && (mode & 077) != 0) {
-                        open.add(Integer.toOctalString(mode) + " " + path);
-                    }
-                    return FileVisitResult.CONTINUE;
-                }
-
-                @Override
-                public FileVisitResult visitFileFailed(final Path path, final IOException e) throws IOException {
-                    if (Files.exists(path, LinkOption.NOFOLLOW_LINKS)) {
-                        throw e;
-                    }
-                    return FileVisitResult.CONTINUE; // the job goes on, and removes files
+            LiveFolder.visit(root, (path, attributes) -> {
+                final int mode = (int) Files.getAttribute(path, "unix:mode", LinkOption.NOFOLLOW_LINKS);
+                final boolean ofTheTest = path.equals(job.fabric().resolve("conf"));
+                if (!attributes.isSymbolicLink() && !ofTheTest && (mode & 077) != 0) {
+                    open.add(Integer.toOctalString(mode) + " " + path);
                 }
             });
         }
