@@ -62,10 +62,16 @@ final class CriuTrial {
             }
             return run(criu, limit, images, "restore", List.of("-d"));
         } finally {
-            // The one that was started, or the one that was brought back.
-            sleeper.destroyForcibly();
-            ProcessHandle.of(sleeper.pid()).filter(CriuTrial::sleeps).ifPresent(ProcessHandle::destroyForcibly);
+            end(sleeper);
         }
+    }
+
+    /** Ends the one that was started, and the one that was brought back, which is no child of ours. */
+    private static void end(final Process sleeper) throws IOException, InterruptedException {
+        if (!sleeper.destroyForcibly().waitFor(ENDING.toSeconds(), TimeUnit.SECONDS)) {
+            throw new IOException("waited " + ENDING.toSeconds() + " s for the end of the process that it was to save");
+        }
+        ProcessHandle.of(sleeper.pid()).filter(CriuTrial::sleeps).ifPresent(ProcessHandle::destroyForcibly);
     }
 
     /** Until setsid has become the sleeper. */
