@@ -1,6 +1,9 @@
 /* Completion queues: the ring that any process may add to, and the owner's poll. */
 #include "hca.h"
 
+/* A rest is much longer than these. */
+#define POLLS_BEFORE_REST 1024
+
 static void cqe_event(struct hca_context *ctx, struct seg *seg, uint32_t index, struct seg_cq *cq)
 {
 	cq->announced = cq->prod;
@@ -206,6 +209,23 @@ bool cq_withheld(struct hca_cq *cq)
 	return false;
 }
 
+/*
+ * A setting: who polls in a loop leaves the processor to others from time to time. Two threads that poll at once may miscount,
+ * and rest a little earlier or later.
+ */
+void cq_rest(struct hca_cq *cq)
+{
+	uint32_t us = seg_load(&context_of(cq->cq.context)->seg->settings.rest_us);
+	uint32_t polls = seg_load(&cq->empty_polls) + 1;
+	struct timespec rest = { us / 1000000, us % 1000000 * 1000l };
+
+	if (!us)
+		return;
+	seg_store(&cq->empty_polls, polls < POLLS_BEFORE_REST ? polls : 0);
+	if (polls == POLLS_BEFORE_REST)
+		nanosleep(&rest, NULL);
+}
+
 /* What comes next may not have arrived yet; with a channel, its event would have to be still to come. */
 bool cq_stops_short(struct hca_cq *cq)
 {
@@ -223,6 +243,7 @@ bool cq_take(struct hca_cq *cq, struct ibv_wc *wc, uint64_t *completed_ns)
 		return false;
 	if (seg_load(&ctx->seg->settings.reorder))
 		reorder(ctx, cq, cons, prod);
+	seg_store(&cq->empty_polls, 0);
 	wc_fill(cqe, wc);
 	*completed_ns = cqe->completed_ns;
 	release_slots(ctx, cqe);
@@ -236,8 +257,10 @@ int cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	uint64_t completed_ns;
 	int n = 0;
 
-	if (seg_load_seq(&cq->shm->prod) == seg_load(&cq->shm->cons))
+	if (seg_load_seq(&cq->shm->prod) == seg_load(&cq->shm->cons)) {
+		cq_rest(cq);
 		return 0;
+	}
 	pthread_mutex_lock(&cq->poll_lock);
 	if (!cq_withheld(cq))
 		while (n < num_entries && !(n && cq_stops_short(cq)) && cq_take(cq, &wc[n], &completed_ns))

@@ -20,8 +20,10 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
-	if (seg_load_seq(&cq->shm->prod) == seg_load(&cq->shm->cons))
+	if (seg_load_seq(&cq->shm->prod) == seg_load(&cq->shm->cons)) {
+		cq_rest(cq);
 		return ENOENT;
+	}
 	pthread_mutex_lock(&cq->poll_lock);
 	ret = cq_withheld(cq) ? ENOENT : ex_next(cq);
 	if (ret || cq->single_threaded)

@@ -191,6 +191,7 @@ struct hca_cq {
 	uint32_t comp_events_reported;
 	uint32_t async_events_reported;
 	uint32_t withheld;
+	uint32_t empty_polls;		/* in succession, for SV_HCA_REST_US */
 	uint32_t dice;			/* for the order of completions, and whims; poll_lock held */
 	bool extended, single_threaded;
 	struct ibv_wc current;		/* of an extended CQ, between start_poll and end_poll */
@@ -551,6 +552,8 @@ bool cq_take(struct hca_cq *cq, struct ibv_wc *wc, uint64_t *completed_ns);
 bool cq_stops_short(struct hca_cq *cq);
 /* The setting withhold_polls keeps this poll from seeing anything; poll_lock held. */
 bool cq_withheld(struct hca_cq *cq);
+/* After a poll that has found nothing. */
+void cq_rest(struct hca_cq *cq);
 struct ibv_cq *cq_create(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
 			 int comp_vector, const char *verb);
 struct ibv_cq_ex *cq_create_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);

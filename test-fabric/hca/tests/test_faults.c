@@ -82,6 +82,23 @@ static void withheld_polls(void)
 	pair_close(&a, &b);
 }
 
+/* Each time that it has found nothing 1,024 times in succession. */
+static void polls_rest(void)
+{
+	struct ibv_wc wc;
+	uint64_t start;
+	int i;
+
+	set("SV_HCA_REST_US", 20000);
+	pair_open(&a, &b, NULL);
+	set("SV_HCA_REST_US", 0);
+	start = now_ms();
+	for (i = 0; i < 3 * 1024; i++)
+		CHECK_EQ(ibv_poll_cq(a.send_cq, 1, &wc), 0);
+	CHECK(now_ms() - start >= 60);
+	pair_close(&a, &b);
+}
+
 /* Completions of different QPs change places, those of one QP do not, and all come. */
 static void reordered(void)
 {
@@ -300,6 +317,7 @@ int main(void)
 	RUN(delayed_execution);
 	RUN(delayed_completion);
 	RUN(withheld_polls);
+	RUN(polls_rest);
 	RUN(reordered);
 	RUN(forced_rnr);
 	RUN(kicked_rnr);
