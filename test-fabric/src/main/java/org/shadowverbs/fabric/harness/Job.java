@@ -38,6 +38,10 @@ public final class Job implements AutoCloseable {
      * Linux 6.18 lets a thread that sleeps for less, next to one that spins, keep all other sessions waiting for seconds.
      */
     public static final String SLOW = "SV_HCA_EXEC_DELAY_US=20000";
+    /** Programs that poll, which most do, would take the processors from all that tests wait for. */
+    private static final String REST_US = "500";
+    /** So do those that have always something to do. */
+    private static final List<String> NICE = List.of("nice", "-n", "10");
     /** The system property that says as which driver the software HCA answers in jobs that don't say so themselves. */
     private static final String PERSONALITY = "shadowverbs.personality";
     private static final Duration COMMAND = Running.DEADLINE;
@@ -65,6 +69,7 @@ public final class Job implements AutoCloseable {
         environment.keySet().removeIf(k -> k.startsWith("SHADOWVERBS_") || k.startsWith("SV_HCA_"));
         environment.put("SHADOWVERBS_RUN_DIR", work.resolve("run").toString());
         environment.put("SV_HCA_FABRIC", fabric.toString());
+        environment.put("SV_HCA_REST_US", REST_US);
         // What a program that is killed leaves behind goes with the rest.
         environment.put("TMPDIR", Files.createDirectory(work.resolve("tmp")).toString());
         final String personality = System.getProperty(PERSONALITY);
@@ -235,7 +240,7 @@ public final class Job implements AutoCloseable {
     public Running launch(final String name, final String... program) throws IOException {
         final List<String> options = new ArrayList<>(concat(at(), backend.toArray(new String[0])));
         options.addAll(backend.isEmpty() ? List.of("--") : List.of("--test-fabric", "--"));
-        return run(name, command("launch", options, program));
+        return run(name, concat(NICE, command("launch", options, program).toArray(new String[0])));
     }
 
     /** The path of one of the fabric's own programs. */
