@@ -216,11 +216,12 @@ bool cq_withheld(struct hca_cq *cq)
 void cq_rest(struct hca_cq *cq)
 {
 	uint32_t us = seg_load(&context_of(cq->cq.context)->seg->settings.rest_us);
-	uint32_t polls = seg_load(&cq->empty_polls) + 1;
 	struct timespec rest = { us / 1000000, us % 1000000 * 1000l };
+	uint32_t polls;
 
 	if (!us)
 		return;
+	polls = seg_load(&cq->empty_polls) + 1;
 	seg_store(&cq->empty_polls, polls < POLLS_BEFORE_REST ? polls : 0);
 	if (polls == POLLS_BEFORE_REST)
 		nanosleep(&rest, NULL);
