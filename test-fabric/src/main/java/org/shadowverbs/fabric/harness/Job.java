@@ -40,8 +40,8 @@ public final class Job implements AutoCloseable {
     public static final String SLOW = "SV_HCA_EXEC_DELAY_US=20000";
     /** Programs that poll, which most do, would take the processors from all that tests wait for. */
     private static final String REST_US = "500";
-    /** So do those that have always something to do. */
-    private static final List<String> NICE = List.of("nice", "-n", "10");
+    /** So do those that have always something to do. Ended by SIGINT as at a terminal: a check in a shell's background ignores it. */
+    private static final List<String> BESIDE = List.of("env", "--default-signal=INT", "nice", "-n", "10");
     /** The system property that says as which driver the software HCA answers in jobs that don't say so themselves. */
     private static final String PERSONALITY = "shadowverbs.personality";
     private static final Duration COMMAND = Running.DEADLINE;
@@ -240,7 +240,7 @@ public final class Job implements AutoCloseable {
     public Running launch(final String name, final String... program) throws IOException {
         final List<String> options = new ArrayList<>(concat(at(), backend.toArray(new String[0])));
         options.addAll(backend.isEmpty() ? List.of("--") : List.of("--test-fabric", "--"));
-        return run(name, concat(NICE, command("launch", options, program).toArray(new String[0])));
+        return run(name, concat(BESIDE, command("launch", options, program).toArray(new String[0])));
     }
 
     /** The path of one of the fabric's own programs. */
@@ -291,9 +291,10 @@ public final class Job implements AutoCloseable {
         return JSON.readTree(command.output());
     }
 
-    /** Restarts a checkpoint under a fresh coordinator, and waits until all its ranks run. */
-    public Running restartAndAwait(final String checkpoint, final int ranks) throws IOException, InterruptedException {
-        startCoordinator();
+    /** Restarts a checkpoint under a fresh coordinator with these options, and waits until all its ranks run. */
+    public Running restartAndAwait(final String checkpoint, final int ranks, final String... options)
+            throws IOException, InterruptedException {
+        startCoordinator(options);
         final Running restart = restart(checkpoint);
         awaitRestarted(ranks, restart);
         return restart;

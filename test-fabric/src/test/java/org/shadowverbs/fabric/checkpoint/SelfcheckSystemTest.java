@@ -12,7 +12,6 @@ import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
-import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
 
 /**
@@ -116,10 +115,7 @@ final class SelfcheckSystemTest {
             for (int i = 0; i < RESTARTS; i++) {
                 final JsonNode saved = job.checkpoint("--kill");
                 sizes.add(saved.get("image_bytes").asLong() / 2);
-                job.startCoordinator("--compress", "none");
-                final Running restart = job.restart(saved.get("folder").asText());
-                job.awaitRestarted(2, restart);
-                selfcheck.work(restart);
+                selfcheck.work(job.restartAndAwait(saved.get("folder").asText(), 2, "--compress", "none"));
             }
             final long smallest = sizes.stream().mapToLong(Long::longValue).min().orElseThrow();
             assertTrue(sizes.stream().allMatch(size -> size < LARGEST_IMAGE && size < smallest + LARGEST_GROWTH),

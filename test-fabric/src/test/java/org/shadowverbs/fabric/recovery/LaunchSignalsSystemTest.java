@@ -41,7 +41,7 @@ final class LaunchSignalsSystemTest {
         }
     }
 
-    /** The user's own end is no failure. By SIGTERM: shells have their background jobs ignore SIGINT. */
+    /** The user's own end is no failure. */
     @Test
     void aJobThatHealsItselfEndsWhenItsUserSaysSo() throws Exception {
         try (Job job = Distribution.start()) {
@@ -53,7 +53,7 @@ final class LaunchSignalsSystemTest {
             job.checkpoint();
             signal("KILL", job.status().get("ranks").get(0).get("pid").asLong());
             job.await("its recovery", () -> launch.lines("shadowverbs: recovered in ") == 1, launch);
-            signal("TERM", launch.pid());
+            signal("INT", launch.pid());
             launch.awaitEnd(Running.DEADLINE);
             assertEquals(0, launch.lines("2 of at most 3"), launch.errors());
             job.await("the end of the agent", () -> job.agentPids().isEmpty());
