@@ -74,6 +74,7 @@ import org.shadowverbs.coordinator.protocol.RecoveryMessages.Watch;
 import org.shadowverbs.coordinator.protocol.ShellMessages.ShellFailed;
 import org.shadowverbs.coordinator.protocol.ShellMessages.StartShell;
 import org.shadowverbs.coordinator.store.PublishedStore;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * The agent of one host: ranks and launches come to its {@link AgentSocket}, it passes on what {@link LocalRanks} and

@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.agent;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * How a process has ended that is nobody's child here. While it is a zombie /proc says it (proc_pid_stat(5), exit_code); once it has

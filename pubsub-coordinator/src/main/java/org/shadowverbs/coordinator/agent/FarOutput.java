@@ -15,6 +15,7 @@ import java.util.function.Predicate;
 import org.shadowverbs.coordinator.protocol.EventLog;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RecoveryMessages.Output;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * Takes what restored programs write, on a host without a launching command, to one on another host, by way of the coordinator. One

@@ -73,6 +73,7 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
 import org.shadowverbs.coordinator.protocol.HostMessages.UnacceptedSocket;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
+import org.shadowverbs.coordinator.system.Libc;
 
 /** The steps of a checkpoint that deal with processes. They run one after the other, on the agent's step thread. */
 final class ImageWorker {

@@ -10,6 +10,7 @@ import org.shadowverbs.coordinator.protocol.MemberState;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.Outbox;
 import org.shadowverbs.coordinator.protocol.RankMessages.Detached;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * A rank of this host. Guarded by the agent's lock; only the thread of the steps reads without it what names a rank (number,

@@ -4,6 +4,7 @@ package org.shadowverbs.coordinator.agent;
 import java.io.IOException;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.shadowverbs.coordinator.system.Libc;
 
 /** Notices the end of a process that need not be a child, by a pidfd: a zombie that nobody reaps has ended, too. */
 final class ProcessWatch {

@@ -7,6 +7,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.shadowverbs.coordinator.client.Verdict;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * The FIFO that a detached rank reads its verdict from. The agent holds it open for reading, too: so it never waits for

@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import java.util.HashSet;
 import java.util.Set;
 import java.util.stream.Stream;
-import org.shadowverbs.coordinator.agent.Libc;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * Which descriptors this process was started with: the program that it becomes is to see those (a launcher's pipes, for

@@ -6,7 +6,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import org.shadowverbs.coordinator.agent.Libc;
+import org.shadowverbs.coordinator.system.Libc;
 
 /** How this process becomes another program. */
 final class Execution {

@@ -2,15 +2,10 @@
 package org.shadowverbs.coordinator.cli;
 
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SymbolLookup;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.nio.file.Path;
-import java.util.Arrays;
-import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import org.shadowverbs.bindings.verbs.ibv_device_attr;
@@ -18,6 +13,7 @@ import org.shadowverbs.coordinator.client.HcaLimits;
 import org.shadowverbs.coordinator.client.Needs;
 import org.shadowverbs.coordinator.manifest.Manifest;
 import org.shadowverbs.coordinator.process.MappedFile;
+import org.shadowverbs.coordinator.system.NativeFunction;
 
 /** What the devices of this host have, as the verbs library says that a job's processes have loaded. */
 final class HostDevices {
@@ -91,16 +87,9 @@ final class HostDevices {
 
     /** Of libibverbs; all have pointers as arguments. */
     private record Functions(SymbolLookup library) {
-        @SuppressWarnings("restricted")
         long call(final String name, final long... arguments) {
-            final MethodHandle function = Linker.nativeLinker().downcallHandle(library.find(name).orElseThrow(
-                    () -> new IllegalArgumentException("the verbs library has no " + name)), FunctionDescriptor.of(POINTER,
-                            Collections.nCopies(arguments.length, POINTER).toArray(new ValueLayout[0])));
-            try {
-                return (long) function.invokeWithArguments(Arrays.stream(arguments).boxed().toList());
-            } catch (Throwable e) {
-                throw new IllegalStateException(name, e);
-            }
+            return new NativeFunction(library.find(name).orElseThrow(
+                    () -> new IllegalArgumentException("the verbs library has no " + name))).callLong(arguments);
         }
     }
 }

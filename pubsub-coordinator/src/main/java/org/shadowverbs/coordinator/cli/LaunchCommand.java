@@ -10,7 +10,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.function.Supplier;
 import org.shadowverbs.coordinator.client.AgentPlace;
-import org.shadowverbs.coordinator.agent.Libc;
 import org.shadowverbs.coordinator.process.CheckpointException;
 import org.shadowverbs.coordinator.process.Criu;
 import org.shadowverbs.coordinator.process.JobRoot;
@@ -24,6 +23,7 @@ import org.shadowverbs.coordinator.protocol.LaunchMessages.RegisterTree;
 import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RankMessages.Refused;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * {@code launch}: joins or starts a coordinator, registers the program's tree with the agent, and becomes the program, or its

@@ -8,7 +8,7 @@ import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
-import org.shadowverbs.coordinator.agent.Libc;
+import org.shadowverbs.coordinator.system.Libc;
 
 /** The program that {@code launch} is to become: found as a shell finds it, refused where nothing can be preloaded. */
 final class Program {

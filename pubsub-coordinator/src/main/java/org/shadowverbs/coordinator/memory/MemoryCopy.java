@@ -7,6 +7,7 @@ import java.lang.foreign.MemorySegment;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.function.LongConsumer;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * Copies memory of a process that runs, so that an image that builds on the copy needs only what was written to meanwhile. What is
@@ -52,7 +53,7 @@ public final class MemoryCopy {
      */
     public static long of(final Path folder, final long hostPid, final long ownPid, final int id, final WriteCount count,
             final boolean known, final LongConsumer progress) throws IOException {
-        final int pagemap = Kernel.open("/proc/" + hostPid + "/pagemap");
+        final int pagemap = Libc.open("/proc/" + hostPid + "/pagemap", Libc.O_RDONLY);
         try (MemoryImage image = new MemoryImage(folder, ownPid, id); Arena arena = Arena.ofConfined()) {
             final MemoryCopy copy = new MemoryCopy(hostPid, image, progress, arena.allocate(CHUNK, PageRange.PAGE));
             if (count == null) {
@@ -73,7 +74,7 @@ public final class MemoryCopy {
             image.finish();
             return image.bytes();
         } finally {
-            Kernel.close(pagemap);
+            Libc.close(pagemap);
         }
     }
 
@@ -119,8 +120,8 @@ public final class MemoryCopy {
     /** Pages that are gone meanwhile read as zeros: nobody will look for them. */
     private void read(final MemorySegment into, final long from) throws IOException {
         for (long done = 0; done < into.byteSize();) {
-            final long got = Kernel.readMemory(hostPid, into.asSlice(done), from + done);
-            if (got < 0 && got != -Kernel.EFAULT) {
+            final long got = Libc.readMemory(hostPid, into.asSlice(done), from + done);
+            if (got < 0 && got != -Libc.EFAULT) {
                 throw new IOException("process_vm_readv(" + hostPid + "): errno " + -got);
             }
             if (got <= 0) {

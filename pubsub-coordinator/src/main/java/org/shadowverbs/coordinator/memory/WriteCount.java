@@ -7,6 +7,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.util.ArrayList;
 import java.util.List;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * Which pages of a process have been written to, by asynchronous write protection (userfaultfd(2), and PAGEMAP_SCAN of
@@ -52,7 +53,7 @@ public final class WriteCount implements AutoCloseable {
                 final MemorySegment api = arena.allocate(ValueLayout.JAVA_LONG, 3);
                 api.setAtIndex(ValueLayout.JAVA_LONG, 0, API);
                 api.setAtIndex(ValueLayout.JAVA_LONG, 1, FEATURE_WP_UNPOPULATED | FEATURE_WP_ASYNC);
-                ready = Kernel.ioctl(fd, UFFDIO_API, api) == 0;
+                ready = Libc.ioctl(fd, UFFDIO_API, api) == 0;
             }
         }
         return ready;
@@ -65,7 +66,7 @@ public final class WriteCount implements AutoCloseable {
      * @throws IOException if the process has ended
      */
     public synchronized void begin(final long pid) throws IOException {
-        final int pagemap = Kernel.open("/proc/" + pid + "/pagemap");
+        final int pagemap = Libc.open("/proc/" + pid + "/pagemap", Libc.O_RDONLY);
         try {
             for (final VmArea area : VmArea.privateOnes(pid)) {
                 if (area.writable() && register(area)) {
@@ -73,7 +74,7 @@ public final class WriteCount implements AutoCloseable {
                 }
             }
         } finally {
-            Kernel.close(pagemap);
+            Libc.close(pagemap);
         }
     }
 
@@ -81,7 +82,7 @@ public final class WriteCount implements AutoCloseable {
     @Override
     public synchronized void close() {
         if (fd >= 0) {
-            Kernel.close(fd);
+            Libc.close(fd);
             fd = -1;
             ready = false;
         }
@@ -118,7 +119,7 @@ public final class WriteCount implements AutoCloseable {
             register.setAtIndex(ValueLayout.JAVA_LONG, 0, area.start());
             register.setAtIndex(ValueLayout.JAVA_LONG, 1, area.end() - area.start());
             register.setAtIndex(ValueLayout.JAVA_LONG, 2, MODE_WP);
-            return Kernel.ioctl(fd, UFFDIO_REGISTER, register) == 0;
+            return Libc.ioctl(fd, UFFDIO_REGISTER, register) == 0;
         }
     }
 
@@ -138,8 +139,8 @@ public final class WriteCount implements AutoCloseable {
                 final long[] fields = {SCAN_SIZE, flags, at, area.end(), 0, regions.address(), REGIONS, 0, IS_FILE | IS_ZERO,
                     IS_FILE | IS_ZERO | required, IS_PRESENT | IS_SWAPPED, IS_PROTECTABLE | IS_WRITTEN};
                 MemorySegment.copy(fields, 0, scan, ValueLayout.JAVA_LONG, 0, fields.length);
-                final int count = Kernel.ioctl(pagemap, PAGEMAP_SCAN, scan);
-                if (count == -Kernel.EPERM && (flags & MUST_BE_PROTECTABLE) != 0) {
+                final int count = Libc.ioctl(pagemap, PAGEMAP_SCAN, scan);
+                if (count == -Libc.EPERM && (flags & MUST_BE_PROTECTABLE) != 0) {
                     return null;
                 }
                 if (count < 0) {

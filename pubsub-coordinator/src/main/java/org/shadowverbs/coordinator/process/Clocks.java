@@ -3,13 +3,11 @@ package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import org.shadowverbs.coordinator.system.NativeFunction;
 
 /**
  * The clocks that count from a host's boot, as the processes of a time namespace see them (time_namespaces(7)). After a restart
@@ -23,17 +21,6 @@ public record Clocks(long monotonic, long boottime) {
     private static final int CLOCK_BOOTTIME = 7;
     private static final long SECOND = 1_000_000_000L;
 
-    private static final class GetTime {
-        static final MethodHandle HANDLE = handle();
-
-        @SuppressWarnings("restricted") // A library call by name is what this class is for.
-        private static MethodHandle handle() {
-            final Linker linker = Linker.nativeLinker();
-            return linker.downcallHandle(linker.defaultLookup().findOrThrow("clock_gettime"),
-                    FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.ADDRESS));
-        }
-    }
-
     /** As this process sees them. */
     static Clocks now() {
         return new Clocks(read(CLOCK_MONOTONIC), read(CLOCK_BOOTTIME));
@@ -43,14 +30,11 @@ public record Clocks(long monotonic, long boottime) {
         try (Arena arena = Arena.ofConfined()) {
             // struct timespec: time_t seconds, long nanoseconds
             final MemorySegment time = arena.allocate(2 * ValueLayout.JAVA_LONG.byteSize(), ValueLayout.JAVA_LONG.byteSize());
-            if ((int) GetTime.HANDLE.invokeExact(clock, time) != 0) {
-                throw new IllegalStateException("clock_gettime(" + clock + ")");
+            final int result = NativeFunction.of("clock_gettime").call(clock, time.address());
+            if (result != 0) {
+                throw new IllegalStateException("clock_gettime(" + clock + "): errno " + -result);
             }
             return time.getAtIndex(ValueLayout.JAVA_LONG, 0) * SECOND + time.getAtIndex(ValueLayout.JAVA_LONG, 1);
-        } catch (final RuntimeException | Error e) {
-            throw e;
-        } catch (final Throwable e) {
-            throw new IllegalStateException("clock_gettime(" + clock + ")", e);
         }
     }
 

@@ -20,6 +20,7 @@ import java.util.stream.Stream;
 import org.shadowverbs.coordinator.images.Compression;
 import org.shadowverbs.coordinator.images.Cores;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * Trees that were stopped by SIGSTOP, and are saved by a command. A control group's freezer would hold them as well, but also keep
@@ -96,7 +97,7 @@ final class CommandFrozenTrees implements FrozenTrees {
         }
         tell(Long.toString(ids.pid()));
         stopped.add(ids.pid());
-        Signals.send(ids.pid(), SIGSTOP);
+        Libc.signal(ids.pid(), SIGSTOP);
         return true;
     }
 
@@ -259,7 +260,7 @@ final class CommandFrozenTrees implements FrozenTrees {
         final List<Long> pids = trees.stream().flatMap(tree -> tree.hostPids().stream()).toList();
         final long deadline = System.nanoTime() + KILL_TIMEOUT.toNanos();
         // Stopped, they have not ended, so the pids are still theirs.
-        pids.forEach(pid -> Signals.send(pid, SIGKILL));
+        pids.forEach(pid -> Libc.signal(pid, SIGKILL));
         stopped.clear();
         close();
         for (final long pid : pids) {
@@ -278,7 +279,7 @@ final class CommandFrozenTrees implements FrozenTrees {
             return;
         }
         closed = true;
-        stopped.forEach(pid -> Signals.send(pid, SIGCONT));
+        stopped.forEach(pid -> Libc.signal(pid, SIGCONT));
         try {
             if (guard != null) {
                 tell("done");

@@ -13,6 +13,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
+import org.shadowverbs.coordinator.system.Libc;
 
 /** Trees that the user's commands have brought back. Each command runs as long as its tree, and ends with its status. */
 final class CommandRestoredTrees implements RestoredTrees {
@@ -165,7 +166,7 @@ final class CommandRestoredTrees implements RestoredTrees {
             }
         }
         // They were saved while they were stopped.
-        now.hostPids().forEach(pid -> Signals.send(pid, SIGCONT));
+        now.hostPids().forEach(pid -> Libc.signal(pid, SIGCONT));
     }
 
     @Override
@@ -185,7 +186,7 @@ final class CommandRestoredTrees implements RestoredTrees {
 
     @Override
     public void signal(final int signal) {
-        tops.values().stream().filter(ProcessHandle::isAlive).forEach(top -> Signals.send(top.pid(), signal));
+        tops.values().stream().filter(ProcessHandle::isAlive).forEach(top -> Libc.signal(top.pid(), signal));
     }
 
     @Override
@@ -194,7 +195,7 @@ final class CommandRestoredTrees implements RestoredTrees {
             if (top.isAlive()) {
                 try {
                     ProcessTree.outline(List.of(new ProcessRoot(name, top.pid()))).getFirst().hostPids()
-                            .forEach(each -> Signals.send(each, SIGKILL));
+                            .forEach(each -> Libc.signal(each, SIGKILL));
                 } catch (final CheckpointException e) {
                     System.getLogger(CommandRestoredTrees.class.getName()).log(System.Logger.Level.DEBUG, "{0}", e.getMessage());
                 }

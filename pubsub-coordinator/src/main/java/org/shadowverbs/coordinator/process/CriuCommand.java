@@ -16,6 +16,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
 import java.util.stream.Stream;
+import org.shadowverbs.coordinator.system.Libc;
 
 /** Where CRIU and our helper are, how they are run, and what CRIU said. */
 final class CriuCommand {
@@ -256,9 +257,9 @@ final class CriuCommand {
         Set<ProcessHandle> all = Set.of();
         for (Set<ProcessHandle> now = family(program); !now.equals(all); now = family(program)) {
             all = now;
-            all.forEach(process -> Signals.send(process.pid(), SIGSTOP));
+            all.forEach(process -> Libc.signal(process.pid(), SIGSTOP));
         }
-        all.forEach(process -> Signals.send(process.pid(), SIGKILL));
+        all.forEach(process -> Libc.signal(process.pid(), SIGKILL));
         final long deadline = System.nanoTime() + END_TIMEOUT.toNanos();
         for (final ProcessHandle process : all) {
             while (!Proc.ended(process.pid())) {

@@ -17,6 +17,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Stream;
 import org.shadowverbs.coordinator.memory.WriteCount;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * Trees that stand still in control groups of ours, and how CRIU dumps them.
@@ -538,7 +539,7 @@ final class CriuFrozenTrees implements FrozenTrees {
         });
         for (final long pid : pids) {
             // Frozen, they have not ended, so the pids are still theirs.
-            Signals.send(pid, SIGKILL);
+            Libc.signal(pid, SIGKILL);
         }
         thaw();
         for (final long pid : pids) {

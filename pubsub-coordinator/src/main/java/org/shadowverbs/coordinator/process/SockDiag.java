@@ -3,32 +3,23 @@ package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
 import java.net.InetAddress;
 import java.nio.ByteOrder;
 import java.util.HashMap;
 import java.util.Map;
+import org.shadowverbs.coordinator.system.Libc;
+import org.shadowverbs.coordinator.system.NativeFunction;
 
 /** Asks the kernel about sockets what /proc does not tell, and has it drop what is left of some: sock_diag(7). */
 final class SockDiag {
     /** Instead of a peer's inode: the peer has been closed. */
     static final long NO_INODE = 0;
 
-    private static final Linker LINKER = Linker.nativeLinker();
-    private static final MethodHandle SOCKET = function("socket", FunctionDescriptor.of(
-            ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT, ValueLayout.JAVA_INT));
-    private static final MethodHandle SEND = function("send", FunctionDescriptor.of(
-            ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG,
-            ValueLayout.JAVA_INT));
-    private static final MethodHandle RECV = function("recv", FunctionDescriptor.of(
-            ValueLayout.JAVA_LONG, ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_LONG,
-            ValueLayout.JAVA_INT));
-    private static final MethodHandle CLOSE =
-            function("close", FunctionDescriptor.of(ValueLayout.JAVA_INT, ValueLayout.JAVA_INT));
+    private static final NativeFunction SOCKET = NativeFunction.of("socket");
+    private static final NativeFunction SEND = NativeFunction.of("send");
+    private static final NativeFunction RECV = NativeFunction.of("recv");
 
     private static final int AF_NETLINK = 16;
     private static final int SOCK_RAW_CLOEXEC = 3 | 02000000;
@@ -69,11 +60,6 @@ final class SockDiag {
     private static final ValueLayout.OfShort PORT = ValueLayout.JAVA_SHORT.withOrder(ByteOrder.BIG_ENDIAN);
 
     private SockDiag() {
-    }
-
-    @SuppressWarnings("restricted") // A library call by name is what this class is for.
-    private static MethodHandle function(final String name, final FunctionDescriptor descriptor) {
-        return LINKER.downcallHandle(LINKER.defaultLookup().findOrThrow(name), descriptor);
     }
 
     /** Takes the messages that answer a request. */
@@ -137,33 +123,28 @@ final class SockDiag {
 
     /** Returns 0 or an errno. */
     private static int ask(final Arena arena, final MemorySegment request, final Answers answers) throws IOException {
+        final int socket = SOCKET.call(AF_NETLINK, SOCK_RAW_CLOEXEC, NETLINK_SOCK_DIAG);
+        if (socket < 0) {
+            throw new IOException("socket(AF_NETLINK, NETLINK_SOCK_DIAG): errno " + -socket);
+        }
         try {
-            final int socket = (int) SOCKET.invokeExact(AF_NETLINK, SOCK_RAW_CLOEXEC, NETLINK_SOCK_DIAG);
-            if (socket < 0) {
-                throw new IOException("socket(AF_NETLINK, NETLINK_SOCK_DIAG) failed");
-            }
-            try {
-                return exchange(socket, arena, request, answers);
-            } finally {
-                final int ignored = (int) CLOSE.invokeExact(socket);
-            }
-        } catch (final IOException | RuntimeException | Error e) {
-            throw e;
-        } catch (final Throwable e) {
-            throw new IOException(e);
+            return exchange(socket, arena, request, answers);
+        } finally {
+            Libc.close(socket);
         }
     }
 
     private static int exchange(
-            final int socket, final Arena arena, final MemorySegment request, final Answers answers) throws Throwable {
-        if ((long) SEND.invokeExact(socket, request, request.byteSize(), 0) != request.byteSize()) {
-            throw new IOException("send to NETLINK_SOCK_DIAG failed");
+            final int socket, final Arena arena, final MemorySegment request, final Answers answers) throws IOException {
+        final long sent = SEND.callLong(socket, request.address(), request.byteSize(), 0);
+        if (sent != request.byteSize()) {
+            throw new IOException("send to NETLINK_SOCK_DIAG: " + (sent < 0 ? "errno " + -sent : sent + " bytes"));
         }
         final MemorySegment buffer = arena.allocate(BUFFER, Long.BYTES);
         for (;;) {
-            final long size = (long) RECV.invokeExact(socket, buffer, (long) BUFFER, 0);
+            final long size = RECV.callLong(socket, buffer.address(), BUFFER, 0);
             if (size <= 0) {
-                throw new IOException("recv from NETLINK_SOCK_DIAG failed");
+                throw new IOException("recv from NETLINK_SOCK_DIAG: " + (size < 0 ? "errno " + -size : "nothing"));
             }
             for (long at = 0; at + NLMSG_HEADER <= size;) {
                 final int length = buffer.get(ValueLayout.JAVA_INT, at);

@@ -3,13 +3,8 @@ package org.shadowverbs.coordinator.protocol;
 
 import java.io.IOException;
 import java.lang.foreign.Arena;
-import java.lang.foreign.FunctionDescriptor;
-import java.lang.foreign.Linker;
-import java.lang.foreign.MemoryLayout;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import java.lang.invoke.MethodHandle;
-import java.lang.invoke.VarHandle;
 import java.net.InetSocketAddress;
 import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
@@ -18,6 +13,7 @@ import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.Arrays;
+import org.shadowverbs.coordinator.system.NativeFunction;
 
 /**
  * Has the kernel break a TCP connection when the other host does not answer any more: it has lost its power or its network,
@@ -53,25 +49,12 @@ final class DeadHost {
     }
 
     /** The C library's functions, which a process that talks within its host alone never loads. */
-    private static final class Libc {
-        static final Linker LINKER = Linker.nativeLinker();
-        static final Linker.Option ERRNO_STATE = Linker.Option.captureCallState("errno");
-        static final VarHandle ERRNO =
-                Linker.Option.captureStateLayout().varHandle(MemoryLayout.PathElement.groupElement("errno"));
-        static final MethodHandle SETSOCKOPT = function("setsockopt", ValueLayout.JAVA_INT, ValueLayout.JAVA_INT,
-                ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.JAVA_INT);
-        static final MethodHandle GETSOCKNAME =
-                function("getsockname", ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS);
-        static final MethodHandle GETPEERNAME =
-                function("getpeername", ValueLayout.JAVA_INT, ValueLayout.ADDRESS, ValueLayout.ADDRESS);
+    private static final class Socket {
+        static final NativeFunction SETSOCKOPT = NativeFunction.of("setsockopt");
+        static final NativeFunction GETSOCKNAME = NativeFunction.of("getsockname");
+        static final NativeFunction GETPEERNAME = NativeFunction.of("getpeername");
 
-        private Libc() {
-        }
-
-        @SuppressWarnings("restricted") // A library call by name is what this class is for.
-        private static MethodHandle function(final String name, final MemoryLayout... arguments) {
-            return LINKER.downcallHandle(LINKER.defaultLookup().findOrThrow(name),
-                    FunctionDescriptor.of(ValueLayout.JAVA_INT, arguments), ERRNO_STATE);
+        private Socket() {
         }
     }
 
@@ -118,8 +101,8 @@ final class DeadHost {
         try (DirectoryStream<Path> all = Files.newDirectoryStream(Path.of("/proc/self/fd"))) {
             for (final Path entry : all) {
                 final int fd = Integer.parseInt(entry.getFileName().toString());
-                if (isSocket(entry) && is(arena, Libc.GETSOCKNAME, fd, local)
-                        && is(arena, Libc.GETPEERNAME, fd, remote)) {
+                if (isSocket(entry) && is(arena, Socket.GETSOCKNAME, fd, local)
+                        && is(arena, Socket.GETPEERNAME, fd, remote)) {
                     return fd;
                 }
             }
@@ -135,17 +118,12 @@ final class DeadHost {
         }
     }
 
-    private static boolean is(final Arena arena, final MethodHandle question, final int fd,
+    private static boolean is(final Arena arena, final NativeFunction question, final int fd,
             final InetSocketAddress expected) {
         final MemorySegment address = arena.allocate(ADDRESS_BYTES, 8);
         final MemorySegment length = arena.allocateFrom(ValueLayout.JAVA_INT, ADDRESS_BYTES);
-        final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
-        try {
-            if ((int) question.invokeExact(state, fd, address, length) != 0) {
-                return false; // no socket of the internet's, or not connected
-            }
-        } catch (Throwable t) {
-            throw new AssertionError(t); // a downcall throws nothing
+        if (question.call(fd, address.address(), length.address()) != 0) {
+            return false; // no socket of the internet's, or not connected
         }
         final int family = address.get(ValueLayout.JAVA_SHORT, 0);
         if (family != AF_INET && family != AF_INET6 || (address.get(PORT, 2) & 0xffff) != expected.getPort()) {
@@ -161,16 +139,10 @@ final class DeadHost {
 
     private static void set(final Arena arena, final int fd, final int level, final int option, final int value)
             throws IOException {
-        final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
-        final int status;
-        try {
-            status = (int) Libc.SETSOCKOPT.invokeExact(state, fd, level, option,
-                    arena.allocateFrom(ValueLayout.JAVA_INT, value), Integer.BYTES);
-        } catch (Throwable t) {
-            throw new AssertionError(t); // a downcall throws nothing
-        }
+        final int status = Socket.SETSOCKOPT.call(fd, level, option, arena.allocateFrom(ValueLayout.JAVA_INT, value).address(),
+                Integer.BYTES);
         if (status != 0) {
-            throw new IOException("setsockopt(" + level + ", " + option + "): errno " + (int) Libc.ERRNO.get(state, 0L));
+            throw new IOException("setsockopt(" + level + ", " + option + "): errno " + -status);
         }
     }
 }

@@ -34,9 +34,9 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
-import org.shadowverbs.coordinator.agent.Libc;
 import org.shadowverbs.coordinator.images.Compression;
 import org.shadowverbs.coordinator.memory.WriteCount;
+import org.shadowverbs.coordinator.system.Libc;
 
 /** Real processes, a real CRIU, a real SIGKILL. */
 @Timeout(90)
@@ -671,7 +671,7 @@ final class CriuTest {
         TestPrograms.awaitLines(out, 5);
         TestPrograms.awaitLines(folder.resolve("other"), 5);
         try (FrozenTrees frozen = criu.freeze(request(root("rank 0", process), root("rank 1", victim)))) {
-            Signals.send(victim.pid(), SIGKILL);
+            Libc.signal(victim.pid(), SIGKILL);
             final CheckpointException failed =
                     assertThrows(CheckpointException.class, () -> save(frozen, images()));
             assertTrue(failed.getMessage().startsWith("rank 1 (pid " + victim.pid() + ", counter): has ended"),
