@@ -14,7 +14,8 @@ import org.shadowverbs.coordinator.protocol.PrivateFiles;
 
 /**
  * Which compression pays: the one with which a file is on the disk first. For that it compresses a sample of the file by each, and
- * measures how fast the disk takes what it is given.
+ * measures how fast the disk takes what it is given. Small files are compressed on any disk: nobody notices the time, while a job of
+ * many small ranks has several times as many bytes without.
  */
 public final class CompressionPolicy {
     /** Less than this is not worth the question. */
@@ -28,6 +29,9 @@ public final class CompressionPolicy {
     private static final double USUAL_DISK = 500e6;
     /** By so much compression must be ahead of none. */
     private static final double WORTH = 0.9;
+    /** Seconds that compression may take on any disk, if it leaves at most that share of the file. */
+    private static final double UNNOTICED = 0.1;
+    private static final double SMALLER = 0.75;
     private static final double NANOS = 1e9;
 
     private double disk = USUAL_DISK;
@@ -60,17 +64,17 @@ public final class CompressionPolicy {
             return asked;
         }
         final ByteBuffer sample = sample(file);
-        return choose(disk(file), Math.max(1, cores.count() / 2.0), measure(Compression.LZ4, sample),
+        return choose(Files.size(file), disk(file), Math.max(1, cores.count() / 2.0), measure(Compression.LZ4, sample),
                 measure(Compression.ZSTD, sample));
     }
 
-    /** By speeds and ratios alone. */
-    static Compression choose(final double diskSpeed, final double cores, final Sample lz4, final Sample zstd) {
+    /** By sizes, speeds and ratios alone. */
+    static Compression choose(final long size, final double diskSpeed, final double cores, final Sample lz4, final Sample zstd) {
         final double none = 1 / diskSpeed;
         final double byLz4 = lz4.seconds(diskSpeed, cores);
         final double byZstd = zstd.seconds(diskSpeed, cores);
         if (Math.min(byLz4, byZstd) > none * WORTH) {
-            return Compression.NONE;
+            return size / (lz4.speed * cores) <= UNNOTICED && lz4.ratio <= SMALLER ? Compression.LZ4 : Compression.NONE;
         }
         return byZstd < byLz4 ? Compression.ZSTD : Compression.LZ4;
     }

@@ -18,20 +18,24 @@ final class CompressionPolicyTest {
     @TempDir
     Path folder;
 
-    /** Speeds of the disk, of LZ4 and of zstd in MB a second of a core, and what they leave of the file. */
+    /** The file in MB, speeds of the disk, of LZ4 and of zstd in MB a second of a core, and what they leave of the file. */
     @ParameterizedTest
     @CsvSource({
-        "100,  700, 0.5, 400, 0.3, 1, ZSTD",  // a slow disk: fewer bytes count
-        "500,  700, 0.5, 400, 0.3, 1, LZ4",   // zstd is slower than the disk
-        "3000, 700, 0.5, 400, 0.3, 1, NONE",  // so are both
-        "3000, 700, 0.5, 400, 0.3, 8, LZ4",   // but not by several cores
-        "100,  700, 1.0, 400, 1.0, 8, NONE",  // noise
-        "100,  700, 0.95, 400, 0.93, 8, NONE" // not worth it
+        "1000, 100,  700, 0.5, 400, 0.3, 1, ZSTD",   // a slow disk: fewer bytes count
+        "1000, 500,  700, 0.5, 400, 0.3, 1, LZ4",    // zstd is slower than the disk
+        "1000, 3000, 700, 0.5, 400, 0.3, 1, NONE",   // so are both
+        "1000, 3000, 700, 0.5, 400, 0.3, 8, LZ4",    // but not by several cores
+        "1000, 100,  700, 1.0, 400, 1.0, 8, NONE",   // noise
+        "1000, 100,  700, 0.95, 400, 0.93, 8, NONE", // not worth it
+        "69,   3000, 700, 0.75, 400, 0.3, 1, LZ4",   // done before it is noticed
+        "71,   3000, 700, 0.75, 400, 0.3, 1, NONE",  // longer than that
+        "69,   3000, 700, 0.76, 400, 0.3, 1, NONE",  // for too little
+        "10,   100,  700, 0.5, 400, 0.3, 1, ZSTD"    // small, and the disk is slow
     })
-    void whatIsOnTheDiskFirst(final double disk, final double lz4, final double lz4Ratio, final double zstd,
+    void whatIsOnTheDiskFirstAndWhatIsSmall(final long size, final double disk, final double lz4, final double lz4Ratio, final double zstd,
             final double zstdRatio, final double cores, final Compression.Method method) {
-        assertEquals(method, CompressionPolicy.choose(disk * MB, cores, new CompressionPolicy.Sample(lz4Ratio, lz4 * MB),
-                new CompressionPolicy.Sample(zstdRatio, zstd * MB)).method());
+        assertEquals(method, CompressionPolicy.choose(size * (long) MB, disk * MB, cores,
+                new CompressionPolicy.Sample(lz4Ratio, lz4 * MB), new CompressionPolicy.Sample(zstdRatio, zstd * MB)).method());
     }
 
     @Test
