@@ -93,9 +93,12 @@ final class BenchProcess implements AutoCloseable {
         return values;
     }
 
+    /** Ends it, and what it has started: nobody would find that once it is not there any more. */
     @Override
     public void close() {
+        final List<ProcessHandle> started = process.descendants().toList();
         process.destroy();
+        started.forEach(ProcessHandle::destroyForcibly);
         try {
             if (!process.waitFor(5, TimeUnit.SECONDS)) {
                 process.destroyForcibly();

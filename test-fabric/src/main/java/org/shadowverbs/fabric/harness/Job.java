@@ -59,6 +59,8 @@ public final class Job implements AutoCloseable {
     private CheckpointKinds kinds = CheckpointKinds.mixed();
     private List<String> backend = List.of("--backend", "hca");
     private List<String> under = List.of();
+    /** The next restart is under a fresh coordinator. */
+    private boolean restartsAfresh;
 
     private Job(final Path dist, final Map<String, String> more) throws IOException {
         this.dist = dist;
@@ -291,13 +293,30 @@ public final class Job implements AutoCloseable {
         return JSON.readTree(command.output());
     }
 
-    /** Restarts a checkpoint under a fresh coordinator with these options, and waits until all its ranks run. */
+    /**
+     * Restarts a checkpoint, and waits until all its ranks run. What is left of the job is ended.
+     *
+     * @param options of a fresh coordinator. Without any the one that is there goes on, and a fresh one comes the next time, in turn.
+     */
     public Running restartAndAwait(final String checkpoint, final int ranks, final String... options)
             throws IOException, InterruptedException {
-        startCoordinator(options);
+        if (options.length > 0 || restartsAfresh) {
+            startCoordinator(options);
+        } else {
+            end();
+        }
+        restartsAfresh = !restartsAfresh;
         final Running restart = restart(checkpoint);
         awaitRestarted(ranks, restart);
         return restart;
+    }
+
+    private void end() throws IOException {
+        try {
+            ask("kill", Map.of("now", "true"));
+        } catch (CommandException | CoordinatorClient.Unreachable e) {
+            throw new IOException("the job's processes do not end: " + e.getMessage(), e);
+        }
     }
 
     /** Waits until all ranks of a restart run; a job that was near its end may have come to it, with status 0. */

@@ -353,6 +353,7 @@ public final class TwoHosts implements AutoCloseable {
             for (final Running program : List.copyOf(programs)) {
                 program.close();
             }
+            Running.endAllOf(work); // agents that no coordinator has reached wait for one
             for (int host = 0; host < count; host++) {
                 if (Files.exists(uts(host))) {
                     start("forget-" + host, environment, List.of("umount", uts(host).toString())).awaitEnd(COMMAND);
