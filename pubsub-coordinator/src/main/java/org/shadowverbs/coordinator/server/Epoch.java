@@ -748,6 +748,20 @@ final class Epoch {
         found = course == Course.IDLE;
     }
 
+    /**
+     * An agent has come with processes of that checkpoint. Before the first of a restart there are none: what goes on is the epoch of
+     * the checkpoint, also where this coordinator has made later ones, and nothing counts that the processes of before have published.
+     */
+    void broughtBack(final long ofCheckpoint, final int itsAttempt) {
+        if (course == Course.IDLE && members.ranks().isEmpty()) {
+            published.forgetAll();
+            number = ofCheckpoint;
+            attempt = itsAttempt;
+        } else {
+            atLeast(ofCheckpoint, itsAttempt);
+        }
+    }
+
     /** An agent knows of an epoch that this coordinator has not seen. */
     void atLeast(final long seen, final int seenAttempt) {
         if (course == Course.ENDING || course == Course.RESTART) {

@@ -205,8 +205,10 @@ final class Job {
                 history.forget();
             }
             session = new AgentSession(hello, channel);
-            epoch.atLeast(hello.epoch(), hello.attempt());
-            if (hello.restored()) {
+            if (!hello.restored()) {
+                epoch.atLeast(hello.epoch(), hello.attempt());
+            } else {
+                epoch.broughtBack(hello.epoch(), hello.attempt());
                 lineage.restarted(hello.epoch());
                 pmi.clear();
             }

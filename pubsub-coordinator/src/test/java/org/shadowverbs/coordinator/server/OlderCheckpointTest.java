@@ -2,12 +2,14 @@
 package org.shadowverbs.coordinator.server;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -78,7 +80,7 @@ class OlderCheckpointTest {
         agent.write(new AgentHello(FrameType.VERSION, "", "id", "host", 1, "job", epoch, 0, restored, List.of(),
                 List.of(new Tree(1, List.of("program"), "/")),
                 restored ? Map.of(JobHistory.SETTING, new JobHistory(HOUR_MILLIS, 1, true, 500).text()) : Map.of(), List.of(), List.of()));
-        assertTrue(agent.read() instanceof AgentWelcome);
+        assertEquals(epoch, assertInstanceOf(AgentWelcome.class, agent.read()).epoch());
         final FrameChannel now = agent;
         final CountDownLatch back = new CountDownLatch(restored ? 1 : 0);
         Thread.ofPlatform().daemon().start(() -> {
@@ -157,5 +159,22 @@ class OlderCheckpointTest {
         run(6, true);
         assertEquals(6, checkpoint().parent());
         assertEquals(List.of("ckpt-job-6", "ckpt-job-7", "latest"), folders());
+    }
+
+    /** Its ranks are in the epoch of their checkpoint, and so is the job. */
+    @Test
+    void goesOnUnderTheCoordinatorThatHasMadeTheNewerOnes() throws Exception {
+        run(0, false);
+        for (long epoch = 1; epoch <= 3; epoch++) {
+            checkpoint();
+        }
+        agent.close();
+        coordinator.job().epoch().await(() -> coordinator.job().agents().isEmpty(), Duration.ofSeconds(60),
+                () -> "the agent is still there");
+        join(2, true);
+        final Manifest next = checkpoint();
+        assertEquals(4, next.epoch());
+        assertEquals(2, next.parent());
+        assertEquals(List.of("ckpt-job-2", "ckpt-job-4", "latest"), folders());
     }
 }

@@ -296,14 +296,13 @@ public final class Job implements AutoCloseable {
     /**
      * Restarts a checkpoint, and waits until all its ranks run. What is left of the job is ended.
      *
-     * @param options of a fresh coordinator. Without any the one that is there goes on, and a fresh one comes the next time, in turn.
+     * @param options of a fresh coordinator. Without any the one that is there goes on, if it is, and a fresh one comes the next time,
+     *                in turn.
      */
     public Running restartAndAwait(final String checkpoint, final int ranks, final String... options)
             throws IOException, InterruptedException {
-        if (options.length > 0 || restartsAfresh) {
+        if (options.length > 0 || restartsAfresh || !end()) {
             startCoordinator(options);
-        } else {
-            end();
         }
         restartsAfresh = !restartsAfresh;
         final Running restart = restart(checkpoint);
@@ -311,10 +310,14 @@ public final class Job implements AutoCloseable {
         return restart;
     }
 
-    private void end() throws IOException {
+    /** @return false: there is no coordinator any more */
+    private boolean end() throws IOException {
         try {
             ask("kill", Map.of("now", "true"));
-        } catch (CommandException | CoordinatorClient.Unreachable e) {
+            return true;
+        } catch (CoordinatorClient.Unreachable e) {
+            return false;
+        } catch (CommandException e) {
             throw new IOException("the job's processes do not end: " + e.getMessage(), e);
         }
     }
