@@ -41,7 +41,8 @@ final class CriuCommand {
             "unix: In-flight connection",
             "unix: Non-empty write queue on an in-flight socket",
             "unix: Found a closed in-flight socket",
-            "thread with a pending SIGTRAP");
+            "thread with a pending SIGTRAP",
+            "Timeout reached. Try to interrupt"); // CRIU gives itself 10 s to stop a tree, which are too few on a starved host
     private static final Duration END_TIMEOUT = Duration.ofSeconds(20);
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final int SIGKILL = 9;
