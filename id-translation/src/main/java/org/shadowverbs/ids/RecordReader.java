@@ -2,6 +2,7 @@
 package org.shadowverbs.ids;
 
 import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
 
 /** Reads what {@link RecordWriter} wrote. A record that is too short or of another version is an error. */
 public final class RecordReader {
@@ -23,9 +24,7 @@ public final class RecordReader {
 
     /** Signed. */
     public int i8() {
-        if (position >= bytes.length) {
-            throw new IllegalArgumentException("record ends after " + bytes.length + " bytes");
-        }
+        need(1);
         return bytes[position++];
     }
 
@@ -36,11 +35,14 @@ public final class RecordReader {
 
     /** Unsigned. */
     public int u16() {
-        return u8() << 8 | u8();
+        need(2);
+        return (bytes[position++] & 0xff) << 8 | bytes[position++] & 0xff;
     }
 
     public int i32() {
-        return u16() << 16 | u16();
+        need(4);
+        return (bytes[position++] & 0xff) << 24 | (bytes[position++] & 0xff) << 16 | (bytes[position++] & 0xff) << 8
+                | bytes[position++] & 0xff;
     }
 
     public long i64() {
@@ -53,11 +55,9 @@ public final class RecordReader {
 
     /** As {@link RecordWriter#bytes} has written them. */
     public byte[] bytes() {
-        final byte[] value = new byte[count(1)];
-        for (int i = 0; i < value.length; i++) {
-            value[i] = (byte) i8();
-        }
-        return value;
+        final int n = count(1);
+        position += n;
+        return Arrays.copyOfRange(bytes, position - n, position);
     }
 
     public String text() {
@@ -72,6 +72,12 @@ public final class RecordReader {
                     + " bytes");
         }
         return n;
+    }
+
+    private void need(final int more) {
+        if (more > bytes.length - position) {
+            throw new IllegalArgumentException("record ends after " + bytes.length + " bytes");
+        }
     }
 
     /** @throws IllegalArgumentException when something is left */

@@ -4,7 +4,10 @@ package org.shadowverbs.ids;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** Writes the fields of a published record, big-endian, without padding. */
+/**
+ * Writes the fields of a published record, big-endian, without padding. Byte by byte and without further calls: ranks mostly
+ * interpret it.
+ */
 public final class RecordWriter {
     private byte[] bytes;
     private int length;
@@ -20,11 +23,19 @@ public final class RecordWriter {
     }
 
     public RecordWriter i16(final int value) {
-        return i8(value >> 8).i8(value);
+        room(2);
+        bytes[length++] = (byte) (value >> 8);
+        bytes[length++] = (byte) value;
+        return this;
     }
 
     public RecordWriter i32(final int value) {
-        return i16(value >> 16).i16(value);
+        room(4);
+        bytes[length++] = (byte) (value >> 24);
+        bytes[length++] = (byte) (value >> 16);
+        bytes[length++] = (byte) (value >> 8);
+        bytes[length++] = (byte) value;
+        return this;
     }
 
     public RecordWriter i64(final long value) {
@@ -38,9 +49,9 @@ public final class RecordWriter {
     /** Bytes, with their number before them. */
     public RecordWriter bytes(final byte[] value) {
         i32(value.length);
-        for (final byte b : value) {
-            i8(b);
-        }
+        room(value.length);
+        System.arraycopy(value, 0, bytes, length, value.length);
+        length += value.length;
         return this;
     }
 

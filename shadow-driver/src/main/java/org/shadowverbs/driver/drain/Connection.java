@@ -22,14 +22,14 @@ public final class Connection implements Pool.User {
     public QpRecord own;
     /** What the peer said last in the drain. */
     DrainRecord heard;
+    /** What this rank said last in the drain. */
+    DrainRecord said;
     public final DrainPolicy.End end = new DrainPolicy.End();
     DrainPolicy.Decision decision = DrainPolicy.Decision.of(DrainPolicy.Action.WAIT, "the peer's bookmark");
     /** The real queue pair allows remote writes although the application did not. */
     boolean granted;
     /** The longest RNR timer was set. */
     public boolean timerRaised;
-    /** What was said in the last round, to say only what is new. */
-    byte[] said;
 
     /** An XRC sender that has named shared receive queues of others than the peer; null: it has not. */
     public Crossing crossing;

@@ -72,7 +72,7 @@ final class DomainDrain {
         }
     }
 
-    private static final int VERSION = 1;
+    private static final int VERSION = 2;
 
     /** This process' own queues, as they are now. */
     final List<Pool.Queue> queues = new ArrayList<Pool.Queue>();

@@ -43,6 +43,7 @@ public final class Drain {
     private final int rank;
     /** The beginning of the keys that bookmarks are published under. */
     private final String scope;
+    private final SaidRecords records;
     private final Arena arena = Arena.ofConfined();
     private final MemorySegment bookmark = sv_bookmark.allocate(arena);
     private final MemorySegment sent = sv_sent.allocate(arena);
@@ -68,8 +69,8 @@ public final class Drain {
         this.connections = connections;
         this.rank = rank;
         this.scope = scope;
+        records = new SaidRecords(scope, rank, connections);
         for (final Connection c : connections) {
-            c.said = null;
             if (c.qp.srq != null) {
                 final Pool pool = pools.computeIfAbsent(c.qp.srq, Drain::pool);
                 if (c.qp.reliable() && c.pairing == Pairing.CONNECTED) {
@@ -282,17 +283,8 @@ public final class Drain {
                 settledPools.add(pool);
             }
         }
-        for (final Connection c : connections) {
-            // What has been received, and what is left, is known of a moment at which nothing moved.
-            if (c.pairing != Pairing.CONNECTED || c.qp.xrcd != null && domain(c).view() == null) {
-                continue;
-            }
-            final byte[] bytes = record(c).encode();
-            if (!java.util.Arrays.equals(bytes, c.said)) {
-                c.said = bytes;
-                values.put(DrainRecord.key(scope, rank, c.qp.sequence), bytes);
-            }
-        }
+        // Of XRC, what has been received, and what is left, is known of a moment at which nothing moved.
+        records.say(values, c -> c.qp.xrcd != null && domain(c).view() == null ? null : record(c));
         for (final Map.Entry<Integer, DomainDrain> e : domains.entrySet()) {
             if (e.getValue().shared() && e.getValue().said() != null) {
                 values.put(key(new DomainMember(rank, e.getKey()).name()), e.getValue().said());
@@ -311,12 +303,7 @@ public final class Drain {
 
     /** The peers of all connections: also one that is settled may yet have to do something for its peer. */
     public Set<String> wanted() {
-        final Set<String> keys = new HashSet<String>();
-        for (final Connection c : connections) {
-            if (c.pairing == Pairing.CONNECTED) {
-                keys.add(DrainRecord.key(scope, c.peer.rank, c.peer.sequence));
-            }
-        }
+        final Set<String> keys = new HashSet<String>(records.wanted());
         domains.values().forEach(domain -> domain.others().forEach(other -> keys.add(key(other))));
         return keys;
     }
@@ -343,13 +330,7 @@ public final class Drain {
     }
 
     private void hear(final Map<String, byte[]> found) {
-        for (final Connection c : connections) {
-            final byte[] bytes = c.pairing != Pairing.CONNECTED ? null
-                    : found.get(DrainRecord.key(scope, c.peer.rank, c.peer.sequence));
-            if (bytes != null) {
-                c.heard = DrainRecord.decode(bytes);
-            }
-        }
+        records.hear(found);
         for (final DomainDrain domain : domains.values()) {
             for (final String other : domain.others()) {
                 final byte[] bytes = found.get(key(other));

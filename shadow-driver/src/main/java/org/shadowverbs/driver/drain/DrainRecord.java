@@ -6,7 +6,6 @@ import org.shadowverbs.ids.RecordWriter;
 
 /** What one end of a connection tells the other in a round of the drain. Immutable. */
 final class DrainRecord {
-    private static final int VERSION = 4;
     private static final int DEAD = 1;
     private static final int WITHDRAWN = 2;
     private static final int WANTS_MARKER = 4;
@@ -56,36 +55,27 @@ final class DrainRecord {
         this.pool = pool;
     }
 
-    static String key(final String scope, final int rank, final int sequence) {
-        return scope + Integer.toString(rank) + '/' + Integer.toString(sequence);
-    }
-
     long capacity() {
         return received + receives + landings;
     }
 
-    byte[] encode() {
-        final RecordWriter out = new RecordWriter(128).i8(VERSION)
-                .i8((dead ? DEAD : 0) | (withdrawn ? WITHDRAWN : 0) | (wantsMarker ? WANTS_MARKER : 0)
-                        | (granted ? GRANTED : 0) | (undecided ? UNDECIDED : 0)
-                        | (settled ? SETTLED : 0) | (held ? HELD : 0))
+    void write(final RecordWriter out) {
+        out.i8((dead ? DEAD : 0) | (withdrawn ? WITHDRAWN : 0) | (wantsMarker ? WANTS_MARKER : 0)
+                | (granted ? GRANTED : 0) | (undecided ? UNDECIDED : 0)
+                | (settled ? SETTLED : 0) | (held ? HELD : 0))
                 .i64(received).i64(receives).i32(landings).i64(landingOrdinal).i64(landingLength);
         pool.write(out);
-        return out.toByteArray();
     }
 
-    static DrainRecord decode(final byte[] bytes) {
-        final RecordReader in = new RecordReader(bytes).version(VERSION);
+    static DrainRecord read(final RecordReader in) {
         final int flags = in.i8();
         final long received = in.i64();
         final long receives = in.i64();
         final int landings = in.i32();
         final long ordinal = in.i64();
         final long length = in.i64();
-        final DrainRecord record = new DrainRecord(received, receives, landings, (flags & DEAD) != 0,
+        return new DrainRecord(received, receives, landings, (flags & DEAD) != 0,
                 (flags & WITHDRAWN) != 0, (flags & UNDECIDED) != 0, (flags & WANTS_MARKER) != 0,
                 (flags & GRANTED) != 0, (flags & SETTLED) != 0, (flags & HELD) != 0, ordinal, length, PoolRecord.read(in));
-        in.end();
-        return record;
     }
 }

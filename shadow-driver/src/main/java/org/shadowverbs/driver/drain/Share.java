@@ -60,7 +60,10 @@ final class Share {
     void write(final RecordWriter out) {
         writeCounts(out);
         for (final Target target : targets) {
-            out.bytes(target.heard == null ? new byte[0] : target.heard.encode());
+            out.i8(target.heard == null ? 0 : 1);
+            if (target.heard != null) {
+                target.heard.write(out);
+            }
         }
     }
 
@@ -86,8 +89,7 @@ final class Share {
             share.ended.add(in.i32());
         }
         for (int i = 0; i < numbers.length; i++) {
-            final byte[] heard = in.bytes();
-            share.targets.add(new Target(numbers[i], received[i], heard.length == 0 ? null : DrainRecord.decode(heard)));
+            share.targets.add(new Target(numbers[i], received[i], in.i8() == 0 ? null : DrainRecord.read(in)));
         }
         return share;
     }

@@ -4,6 +4,8 @@ package org.shadowverbs.driver.drain;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import org.shadowverbs.ids.RecordReader;
+import org.shadowverbs.ids.RecordWriter;
 
 /**
  * One queue pair of a reliable connection as the hardware and the preload library's log would have it, for testing the
@@ -223,15 +225,24 @@ public final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         final Bookmark b = end.bookmark;
         if (domain != null) {
             final DomainDrain.View view = owner.part.view();
-            return view == null ? null : DrainRecord.decode(new DrainRecord(view.received(number), 0, 0, false, false, false, false,
+            return view == null ? null : overTheWire(new DrainRecord(view.received(number), 0, 0, false, false, false, false,
                     granted, settled(), false, 0, 0, new PoolRecord(true, view.pool.landingsPosted, view.settled, view.pool.numbers(),
-                    view.pool.free(), 0, 0, 0, 0, 0)).encode());
+                    view.pool.free(), 0, 0, 0, 0, 0)));
         }
         final boolean lands = decision.action == DrainPolicy.Action.ASK_LANDING;
-        return DrainRecord.decode(new DrainRecord(b.received, pool == null ? b.receives : pool.seen.receives(),
+        return overTheWire(new DrainRecord(b.received, pool == null ? b.receives : pool.seen.receives(),
                 pool == null ? b.landings : pool.seen.landings(), end.state == 6, end.withdrawn || end.failAfterwards || end.flushing,
                 end.undecided(), decision.action == DrainPolicy.Action.ASK_MARKER, granted, settled(), end.held(),
-                lands ? decision.ordinal : 0, lands ? decision.length : 0, poolRecord()).encode());
+                lands ? decision.ordinal : 0, lands ? decision.length : 0, poolRecord()));
+    }
+
+    private static DrainRecord overTheWire(final DrainRecord record) {
+        final RecordWriter out = new RecordWriter(0);
+        record.write(out);
+        final RecordReader in = new RecordReader(out.toByteArray());
+        final DrainRecord read = DrainRecord.read(in);
+        in.end();
+        return read;
     }
 
     private PoolRecord poolRecord() {
