@@ -2,6 +2,7 @@
 package org.shadowverbs.fabric.harness;
 
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermissions;
@@ -249,10 +250,13 @@ public class TwoNodes implements AutoCloseable {
 
     @Override
     public void close() throws IOException {
+        final List<InputStream> held = new ArrayList<>();
         try {
             final List<Path> hostNames = new ArrayList<>();
             for (final Running node : nodes) {
                 if (node.isRunning()) { // else it could not be made, which is what is to be said
+                    // Held, so that its number is not given to a node of another test before the last of its processes has ended.
+                    held.add(Files.newInputStream(hostName(node.pid())));
                     hostNames.add(Files.readSymbolicLink(hostName(node.pid())));
                 }
             }
@@ -265,6 +269,9 @@ public class TwoNodes implements AutoCloseable {
                 networks.close();
             }
         } finally {
+            for (final InputStream namespace : held) {
+                namespace.close();
+            }
             Job.remove(work);
         }
     }

@@ -79,11 +79,11 @@ final class RecoverySystemTest {
             final Path go = job.work().resolve("go");
             final Running program = job.launch("failing", "sh", "-c", "until [ -e " + go + " ]; do sleep 0.05; done; echo ends; exit 7");
             job.await("the program", () -> programs(job) == 1, program);
-            job.checkpoint();
+            final Path checkpoint = Path.of(job.checkpoint().get("folder").asText());
             Files.createFile(go);
             assertEquals(7, program.awaitEnd(Running.DEADLINE), program.errors());
             assertEquals(2, log(" of at most 2)")); // it may fail again before it is back
-            assertEquals(1, program.lines("it was brought back from ckpt-" + job.status().get("job").asText() + "-1 2 times already"),
+            assertEquals(1, program.lines("it was brought back from " + checkpoint.getFileName() + " 2 times already"),
                     program.errors());
             // What it wrote before it was brought back is kept beside its output.
             assertEquals("ends\n", program.output());
