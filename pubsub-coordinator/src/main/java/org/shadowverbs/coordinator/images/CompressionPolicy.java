@@ -57,14 +57,15 @@ public final class CompressionPolicy {
      * @param cores that will compress it; the processes of the job may want half of them
      */
     public Compression choose(final Compression asked, final Path file, final Cores cores) throws IOException {
-        if (asked.method() == Compression.Method.NONE || Files.size(file) < SMALL) {
+        final long size = Files.size(file);
+        if (asked.method() == Compression.Method.NONE || size < SMALL) {
             return Compression.NONE;
         }
         if (asked.method() != Compression.Method.AUTO) {
             return asked;
         }
         final ByteBuffer sample = sample(file);
-        return choose(Files.size(file), disk(file), Math.max(1, cores.count() / 2.0), measure(Compression.LZ4, sample),
+        return choose(size, disk(file, size), Math.max(1, cores.count() / 2.0), measure(Compression.LZ4, sample),
                 measure(Compression.ZSTD, sample));
     }
 
@@ -109,8 +110,8 @@ public final class CompressionPolicy {
     }
 
     /** Measured once in the life of an agent, with a file that is worth it. */
-    private synchronized double disk(final Path file) throws IOException {
-        if (!measured && Files.size(file) >= WORTH_A_PROBE) {
+    private synchronized double disk(final Path file, final long size) throws IOException {
+        if (!measured && size >= WORTH_A_PROBE) {
             disk = probe(file.resolveSibling(file.getFileName() + ".probe"));
             measured = true;
         }

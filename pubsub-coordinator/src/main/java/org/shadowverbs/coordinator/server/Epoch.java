@@ -194,10 +194,8 @@ final class Epoch {
     void beginRecovery(final long ofCheckpoint) {
         lock.lock();
         try {
-            published.forgetAll();
             startAnew(Course.RESTART);
-            number = ofCheckpoint;
-            attempt = 0;
+            goBackTo(ofCheckpoint, 0);
         } finally {
             lock.unlock();
         }
@@ -754,12 +752,17 @@ final class Epoch {
      */
     void broughtBack(final long ofCheckpoint, final int itsAttempt) {
         if (course == Course.IDLE && members.ranks().isEmpty()) {
-            published.forgetAll();
-            number = ofCheckpoint;
-            attempt = itsAttempt;
+            goBackTo(ofCheckpoint, itsAttempt);
         } else {
             atLeast(ofCheckpoint, itsAttempt);
         }
+    }
+
+    /** The processes that there were are no more, and those that come are in that epoch, which may be an older one. */
+    private void goBackTo(final long ofCheckpoint, final int itsAttempt) {
+        published.forgetAll();
+        number = ofCheckpoint;
+        attempt = itsAttempt;
     }
 
     /** An agent knows of an epoch that this coordinator has not seen. */

@@ -107,11 +107,7 @@ public final class Libc {
             final MemorySegment pollfd = arena.allocate(8, 4);
             pollfd.set(ValueLayout.JAVA_INT, 0, fd);
             pollfd.set(ValueLayout.JAVA_SHORT, 4, POLLIN);
-            int n;
-            do {
-                n = Descriptors.POLL.call(pollfd.address(), 1, millis);
-            } while (n == -EINTR);
-            return check(n, "poll") > 0;
+            return check(uninterrupted(Descriptors.POLL, pollfd.address(), 1, millis), "poll") > 0;
         }
     }
 
@@ -164,19 +160,17 @@ public final class Libc {
             message.set(ValueLayout.JAVA_LONG, 24, 1);
             message.set(ValueLayout.ADDRESS, 32, control);
             message.set(ValueLayout.JAVA_LONG, 40, control.byteSize());
-            check(NativeFunction.of("sendmsg").call(socket, message.address(), MSG_NOSIGNAL), "sendmsg");
+            if (check(NativeFunction.of("sendmsg").call(socket, message.address(), MSG_NOSIGNAL), "sendmsg") != 1) {
+                throw new IOException("sendmsg: its byte was not sent");
+            }
         }
     }
 
     /** Opens a file; the program that this process becomes does not have it. */
     public static int open(final String path, final int flags) throws IOException {
         try (Arena arena = Arena.ofConfined()) {
-            final long text = arena.allocateFrom(path).address();
-            int fd;
-            do {
-                fd = Descriptors.OPEN.call(text, flags | O_CLOEXEC, 0);
-            } while (fd == -EINTR);
-            return check(fd, path + " cannot be opened");
+            return check(uninterrupted(Descriptors.OPEN, arena.allocateFrom(path).address(), flags | O_CLOEXEC),
+                    path + " cannot be opened");
         }
     }
 
@@ -187,11 +181,7 @@ public final class Libc {
 
     /** @return its result, or a negative errno value */
     public static int ioctl(final int fd, final long request, final MemorySegment argument) {
-        int result;
-        do {
-            result = Descriptors.IOCTL.call(fd, request, argument.address());
-        } while (result == -EINTR);
-        return result;
+        return uninterrupted(Descriptors.IOCTL, fd, request, argument.address());
     }
 
     /** Reads memory of another process. @return how many bytes were read, or a negative errno value */
@@ -256,6 +246,15 @@ public final class Libc {
             array.setAtIndex(ValueLayout.ADDRESS, i, arena.allocateFrom(strings.get(i)));
         }
         return array.address();
+    }
+
+    /** Calls again what a signal has interrupted. */
+    private static int uninterrupted(final NativeFunction function, final long... arguments) {
+        int result;
+        do {
+            result = function.call(arguments);
+        } while (result == -EINTR);
+        return result;
     }
 
     /** @param result of a call: negative errno values are failures */

@@ -9,6 +9,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.MethodHandle;
 import java.lang.invoke.VarHandle;
+import java.util.Arrays;
 
 /**
  * A function in C of at most six arguments, each an integer or a pointer, which has a register of its own in the calling conventions
@@ -44,11 +45,7 @@ public record NativeFunction(MemorySegment address) {
      * @return what it returned, or the negative errno value where that was -1
      */
     public int call(final long... arguments) {
-        try (Arena arena = Arena.ofConfined()) {
-            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
-            final int result = (int) invoke(state, arguments);
-            return result == -1 ? -(int) ERRNO.get(state, 0L) : result;
-        }
+        return (int) call(true, arguments);
     }
 
     /**
@@ -57,20 +54,20 @@ public record NativeFunction(MemorySegment address) {
      * @return what it returned, or the negative errno value where that was -1
      */
     public long callLong(final long... arguments) {
-        try (Arena arena = Arena.ofConfined()) {
-            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
-            final long result = invoke(state, arguments);
-            return result == -1 ? -(int) ERRNO.get(state, 0L) : result;
-        }
+        return call(false, arguments);
     }
 
-    private long invoke(final MemorySegment state, final long[] given) {
-        final long[] a = given.length == MOST_ARGUMENTS ? given : java.util.Arrays.copyOf(given, MOST_ARGUMENTS);
+    /** @param narrow of the register only the lower half is the result */
+    private long call(final boolean narrow, final long[] given) {
         if (given.length > MOST_ARGUMENTS) {
             throw new IllegalArgumentException(given.length + " arguments");
         }
-        try {
-            return (long) CALL.invokeExact(address, state, a[0], a[1], a[2], a[3], a[4], a[5]);
+        final long[] a = Arrays.copyOf(given, MOST_ARGUMENTS);
+        try (Arena arena = Arena.ofConfined()) {
+            final MemorySegment state = arena.allocate(Linker.Option.captureStateLayout());
+            final long register = (long) CALL.invokeExact(address, state, a[0], a[1], a[2], a[3], a[4], a[5]);
+            final long result = narrow ? (int) register : register;
+            return result == -1 ? -(int) ERRNO.get(state, 0L) : result;
         } catch (Throwable t) {
             throw new IllegalStateException(t); // A call into C throws nothing.
         }

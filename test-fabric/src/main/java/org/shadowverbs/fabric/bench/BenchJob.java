@@ -77,11 +77,6 @@ final class BenchJob implements AutoCloseable {
         return runs.startCommand("restart", with("restart", checkpoint));
     }
 
-    /** Ends all processes of the job: to end that which was launched leaves its children running, beside what is measured next. */
-    void kill() throws BenchException, InterruptedException {
-        runs.command("kill", with("kill"));
-    }
-
     /** Ends the coordinator and whatever is left under it. */
     @Override
     public void close() throws BenchException {

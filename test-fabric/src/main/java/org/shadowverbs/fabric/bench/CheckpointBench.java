@@ -196,12 +196,10 @@ final class CheckpointBench {
                         bytes = one.path("image_bytes").asDouble() / MEGABYTE;
                     }
                 }
-                job.kill();
             }
         }
         try (BenchJob job = BenchJob.start(runs); BenchProcess restarted = job.restart(images.resolve("latest").toString())) {
             restart = 1000 * restored(restarted);
-            job.kill();
         }
         Bench.delete(images);
         return new Cost(median(stopped), median(safe), bytes, restart);
