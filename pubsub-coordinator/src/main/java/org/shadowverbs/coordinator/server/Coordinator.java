@@ -473,8 +473,7 @@ public final class Coordinator implements AutoCloseable {
     private void recover() {
         recovering.set(false);
         try {
-            epoch.await(() -> job.agents().stream().map(AgentSession::id).toList().containsAll(expected), AGENTS_RETURN,
-                    () -> "not all agents have come back");
+            epoch.await(() -> job.haveJoined(expected), AGENTS_RETURN, () -> "not all agents have come back");
         } catch (Stopped e) {
             log.add(e.getMessage() + " within " + Sizes.deadline(AGENTS_RETURN) + "; going on with those that have");
         }

@@ -709,6 +709,11 @@ final class Job {
         return members.agents();
     }
 
+    /** Whether the agents of these ids have all come, though some may be lost again. Guarded. */
+    boolean haveJoined(final Set<String> agents) {
+        return members.haveJoined(agents);
+    }
+
     String name() {
         return locked(() -> name);
     }

@@ -26,6 +26,8 @@ final class Members {
     /** A process keeps its number also when its link broke and it came back. */
     private final Map<String, Integer> numbers = new HashMap<>();
     private final Map<String, AgentSession> agents = new LinkedHashMap<>();
+    /** The ids of all that have come to this coordinator, of those, too, that are lost again. */
+    private final Set<String> haveJoined = new HashSet<>();
     private final Set<AgentSession> lostAgents = new LinkedHashSet<>();
     /** Ranks that ran when their agent was lost for good, by uid: they may be connected to the others. */
     private final Map<String, Rank> withoutAgent = new LinkedHashMap<>();
@@ -46,6 +48,11 @@ final class Members {
     /** Those that are connected. */
     Collection<AgentSession> agents() {
         return agents.values();
+    }
+
+    /** Whether the agents of these ids have all come, though some may be lost again. */
+    boolean haveJoined(final Set<String> ids) {
+        return haveJoined.containsAll(ids);
     }
 
     /** Ranks that may live on a host whose agent was lost for good. */
@@ -94,6 +101,7 @@ final class Members {
 
     /** An agent has come, with its ranks. One of the same id that was connected is closed. */
     void joined(final AgentSession session, final AgentHello hello) throws ProtocolException {
+        haveJoined.add(session.id());
         final AgentSession before = agents.put(session.id(), session);
         if (before != null) {
             before.close();

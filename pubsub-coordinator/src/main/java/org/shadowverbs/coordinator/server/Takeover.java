@@ -50,8 +50,7 @@ final class Takeover {
     private void awaitAgents(final Predicate<String> which, final Duration time) {
         final Set<String> expected = before.agents().stream().filter(which).collect(Collectors.toSet());
         try {
-            job.epoch().await(() -> job.agents().stream().map(AgentSession::id).collect(Collectors.toSet()).containsAll(expected), time,
-                    () -> "not all agents have come");
+            job.epoch().await(() -> job.haveJoined(expected), time, () -> "not all agents have come");
         } catch (Stopped e) {
             job.log().add(e.getMessage() + " within " + Sizes.deadline(time));
         }

@@ -59,6 +59,7 @@ import org.shadowverbs.coordinator.protocol.LaunchMessages.Registered;
 import org.shadowverbs.coordinator.protocol.Message;
 import org.shadowverbs.coordinator.protocol.RunDirectory;
 import org.shadowverbs.coordinator.store.MemoryStore;
+import org.shadowverbs.coordinator.store.TestWait;
 
 /** The checkpoint with ranks over real sockets: all phases, and what happens when something goes wrong in each. */
 @Timeout(120)
@@ -649,6 +650,37 @@ class CheckpointRunTest {
         assertEquals("", job.checkpoint().problem());
         a.awaitOpen(2);
         b.awaitOpen(2);
+    }
+
+    /** The coordinator's thread has not looked before: it has come, and its ranks come with another. */
+    @Test
+    void anAgentThatHasComeBackAndIsLostAgainIsNotWaitedFor() throws Exception {
+        final TestRank a = job.rank("a");
+        final TestRank b = job.rank("b");
+        final CompletableFuture<Void> reached = new CompletableFuture<>();
+        final CompletableFuture<Void> go = new CompletableFuture<>();
+        a.before = (rank, phase, round) -> {
+            if (phase == Phase.CONNECTED && !go.isDone()) {
+                reached.complete(null);
+                go.orTimeout(30, TimeUnit.SECONDS).join();
+            }
+        };
+        job.begin();
+        reached.get(20, TimeUnit.SECONDS);
+        job.replaceCoordinator(20);
+        final CompletableFuture<Void> looks = new CompletableFuture<>();
+        job.coordinator.conductor().execute(looks::join);
+        final Job all = job.coordinator.job();
+        TestWait.await("the agent to come back", () -> all.locked(() -> !all.agents().isEmpty()));
+        job.replaceAgent();
+        a.link.close();
+        b.link.close();
+        looks.complete(null);
+        go.complete(null);
+        a.awaitOpen(1);
+        b.awaitOpen(1);
+        final String log = Files.readString(job.coordinator.runDirectory().resolve("coordinator.log"));
+        assertFalse(log.contains("not all agents have come back"), log);
     }
 
     @Test
