@@ -341,6 +341,7 @@ public final class RedisStore implements JobStore {
             stateDirty = state != null;
             forget = true;
             ids.forEach((id, value) -> dirty.add(id));
+            asked++; // who waits for what was put before waits for it again
         } finally {
             lock.unlock();
         }
