@@ -27,7 +27,7 @@ class RoomsTest {
                 .layer("server").definedBy(BASE + ".server")
                 .layer("cli").definedBy(BASE + ".cli")
                 .whereLayer("system").mayNotAccessAnyLayer()
-                .whereLayer("store").mayNotAccessAnyLayer()
+                .whereLayer("store").mayOnlyAccessLayers("system")
                 .whereLayer("protocol").mayOnlyAccessLayers("system")
                 .whereLayer("client").mayOnlyAccessLayers("protocol")
                 .whereLayer("images").mayOnlyAccessLayers("system", "protocol")

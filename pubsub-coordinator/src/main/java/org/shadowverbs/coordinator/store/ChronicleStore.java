@@ -44,6 +44,7 @@ public final class ChronicleStore implements PublishedStore {
     public static ChronicleStore open(final Path file) throws IOException {
         // Otherwise the library reports its use to a server on the Internet.
         System.setProperty("chronicle.analytics.disable", "true");
+        ChroniclePosix.use();
         final ChronicleMapBuilder<String, byte[]> builder = ChronicleMapBuilder.of(String.class, byte[].class)
                 .name("published-ids")
                 .entries(ENTRIES)
