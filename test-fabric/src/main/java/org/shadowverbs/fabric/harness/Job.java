@@ -40,8 +40,10 @@ public final class Job implements AutoCloseable {
     public static final String SLOW = "SV_HCA_EXEC_DELAY_US=20000";
     /** Programs that poll, which most do, would take the processors from all that tests wait for. */
     private static final String REST_US = "500";
-    /** So do those that have always something to do. Ended by SIGINT as at a terminal: a check in a shell's background ignores it. */
-    private static final List<String> BESIDE = List.of("env", "--default-signal=INT", "nice", "-n", "10");
+    /** Ended by SIGINT as at a terminal: a check in a shell's background ignores it. */
+    private static final List<String> AS_AT_A_TERMINAL = List.of("env", "--default-signal=INT");
+    /** Programs that poll take the processors from all that tests wait for, but not so. The agent that a launch starts is not. */
+    private static final List<String> BESIDE = List.of("nice", "-n", "19");
     /** The system property that says as which driver the software HCA answers in jobs that don't say so themselves. */
     private static final String PERSONALITY = "shadowverbs.personality";
     private static final Duration COMMAND = Running.DEADLINE;
@@ -242,7 +244,8 @@ public final class Job implements AutoCloseable {
     public Running launch(final String name, final String... program) throws IOException {
         final List<String> options = new ArrayList<>(concat(at(), backend.toArray(new String[0])));
         options.addAll(backend.isEmpty() ? List.of("--") : List.of("--test-fabric", "--"));
-        return run(name, concat(BESIDE, command("launch", options, program).toArray(new String[0])));
+        final String[] beside = concat(BESIDE, program).toArray(new String[0]);
+        return run(name, concat(AS_AT_A_TERMINAL, command("launch", options, beside).toArray(new String[0])));
     }
 
     /** The path of one of the fabric's own programs. */

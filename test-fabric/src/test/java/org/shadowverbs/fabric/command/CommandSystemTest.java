@@ -145,9 +145,9 @@ final class CommandSystemTest {
     void aProgramsStatusIsThatOfLaunch() throws Exception {
         try (Job job = Distribution.start()) {
             assertEquals(7, job.launch("seven", "sh", "-c", "exit 7").awaitEnd(COMMAND));
-            assertEquals(127, oneLine(job.launch("missing", "no-such-program"), "no-such-program"));
+            assertEquals(127, oneLine(job.runCommand("launch", at(job, "no-such-program")), "no-such-program"));
             final Path plain = Files.createFile(job.work().resolve("plain"));
-            assertEquals(126, oneLine(job.launch("plain", plain.toString()), plain.toString()));
+            assertEquals(126, oneLine(job.runCommand("launch", at(job, plain.toString())), plain.toString()));
         }
     }
 
