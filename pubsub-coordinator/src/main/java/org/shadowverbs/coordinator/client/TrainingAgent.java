@@ -30,21 +30,22 @@ import org.shadowverbs.coordinator.protocol.RankMessages.Shutdown;
 import org.shadowverbs.coordinator.protocol.RankMessages.Welcome;
 
 /**
- * An agent and a coordinator to the one rank that trains the AOT cache, so that this goes through a whole checkpoint as a rank
- * of a job does. No image is made: the verdict comes at once.
+ * An agent and a coordinator to the one rank that trains the AOT cache, so that this goes through whole checkpoints and restarts as
+ * a rank of a job does. No image is made: the verdict comes at once.
  */
 public final class TrainingAgent implements Runnable, AutoCloseable {
     private static final String JOB = "training";
     private static final int DEADLINE_SECONDS = 60;
-    private static final long EPOCH = 1;
 
     private final Path socket;
     private final Path verdictPipe;
     private final ServerSocketChannel server;
     private final Map<String, byte[]> published = new HashMap<String, byte[]>();
     private final CountDownLatch linked = new CountDownLatch(1);
-    private final CountDownLatch done = new CountDownLatch(1);
+    private volatile CountDownLatch done;
     private volatile FrameChannel rank;
+    private volatile long epoch;
+    private volatile Verdict verdict;
 
     /**
      * Listens.
@@ -75,7 +76,7 @@ public final class TrainingAgent implements Runnable, AutoCloseable {
     private void serve(final FrameChannel channel) throws IOException {
         final Hello hello = (Hello) channel.read();
         final boolean fresh = hello.state() == RankHello.State.FRESH.ordinal();
-        channel.write(new Welcome(0, JOB, fresh ? 0 : EPOCH, 0, DEADLINE_SECONDS, verdictPipe.toString()));
+        channel.write(new Welcome(0, JOB, fresh ? 0 : epoch, 0, DEADLINE_SECONDS, verdictPipe.toString()));
         rank = channel;
         linked.countDown();
         for (;;) {
@@ -89,7 +90,7 @@ public final class TrainingAgent implements Runnable, AutoCloseable {
             } else if (message instanceof Publish p) {
                 published.putAll(p.values());
             } else if (message instanceof Detached) {
-                resume();
+                tell();
                 return;
             } else if (message instanceof Done) {
                 done.countDown();
@@ -103,23 +104,41 @@ public final class TrainingAgent implements Runnable, AutoCloseable {
         return found;
     }
 
-    private void resume() throws IOException {
-        final Verdict verdict = new Verdict(Verdict.Outcome.RESUMED, EPOCH, Verdict.SAME_BACKEND, socket, "", "", "");
+    private void tell() throws IOException {
         try (RandomAccessFile pipe = new RandomAccessFile(verdictPipe.toFile(), "rw")) {
             pipe.write(verdict.line().getBytes(StandardCharsets.UTF_8));
         }
     }
 
     /**
-     * Has the rank make a checkpoint.
+     * Has the rank make a checkpoint after which it runs on, its devices as they were.
      *
      * @throws IOException it has not come to an end within the deadline
      */
     public void checkpoint(final Duration deadline) throws IOException, InterruptedException {
+        checkpoint(deadline, Verdict.Outcome.RESUMED, Verdict.SAME_BACKEND);
+    }
+
+    /**
+     * Has the rank make a checkpoint, and go on as one that was restored from it.
+     *
+     * @param backend that it has from then on: see {@link BackendName}
+     * @throws IOException it has not come to an end within the deadline
+     */
+    public void restart(final String backend, final Duration deadline) throws IOException, InterruptedException {
+        checkpoint(deadline, Verdict.Outcome.RESTORED, backend);
+    }
+
+    private void checkpoint(final Duration deadline, final Verdict.Outcome outcome, final String backend)
+            throws IOException, InterruptedException {
         if (!linked.await(deadline.toMillis(), TimeUnit.MILLISECONDS)) {
             throw new IOException("the rank has not come within " + deadline.toSeconds() + " s");
         }
-        rank.write(new Checkpoint(EPOCH, DEADLINE_SECONDS, Map.of()));
+        done = new CountDownLatch(1);
+        epoch++;
+        verdict = new Verdict(outcome, epoch, backend, socket, "", "", "");
+        final boolean detached = outcome == Verdict.Outcome.RESTORED;
+        rank.write(new Checkpoint(epoch, DEADLINE_SECONDS, Map.of(CheckpointRequest.DETACHED, Boolean.toString(detached))));
         if (!done.await(deadline.toMillis(), TimeUnit.MILLISECONDS)) {
             throw new IOException("the rank is not through its checkpoint within " + deadline.toSeconds() + " s");
         }
