@@ -33,6 +33,9 @@ import org.shadowverbs.coordinator.images.Cores;
 final class CriuRestore {
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
     private static final Duration LOOK = Duration.ofMillis(100);
+    /** So long a process that was killed may take to end. */
+    private static final Duration ENDING = Duration.ofSeconds(5);
+    private static final long ENDING_POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(10);
     private static final Duration MKFIFO_TIMEOUT = Duration.ofSeconds(10);
     /** So small a part of what is needed is to be left. */
     private static final int SPARE = 20;
@@ -70,7 +73,6 @@ final class CriuRestore {
     /** Returns the nanoseconds that each tree took. */
     List<Long> run() throws IOException, CheckpointException, InterruptedException {
         freePorts();
-        refuseTakenPorts();
         work = Files.createTempDirectory(roomToUnpack(), "shadowverbs-restore-");
         Exception failure = null;
         try {
@@ -98,50 +100,63 @@ final class CriuRestore {
         }
     }
 
-    /**
-     * The killed processes' connections hold their ports for a minute, if they were killed on this host: also those that were over, and,
-     * for longer, those to a host that is lost, which never acknowledges their end.
-     */
+    /** Until no port is in the way: a process that was killed on this host may take a while to end, and has its sockets until then. */
     private void freePorts() throws IOException, CheckpointException {
-        final Map<TcpConnection, TcpSockets.Socket> left = TcpSockets.of(ProcessHandle.current().pid()).unheld();
-        for (final TreeImage tree : trees) {
-            final Set<TcpConnection> wanted = new HashSet<>();
-            final Set<Integer> ports = new HashSet<>();
-            final Set<String> peers = new HashSet<>();
-            tree.connections().forEach(saved -> {
-                wanted.add(moves(tree).of(saved));
-                peers.add(saved.remoteAddress());
-            });
-            wanted.forEach(connection -> ports.add(connection.localPort()));
-            tree.listeners().forEach(saved -> ports.add(moves(tree).of(saved).port()));
-            for (final TcpSockets.Socket socket : left.values()) {
-                final TcpConnection connection = socket.connection();
-                final boolean inTheWay = wanted.contains(connection)
-                        || ports.contains(connection.localPort()) && (socket.over()
-                                || !socket.notAccepted() && peers.contains(connection.remoteAddress()));
-                final int error = inTheWay ? SockDiag.dropOrphan(connection) : 0;
-                if (error != 0) {
-                    throw new CheckpointException(
-                            tree.name() + ": " + connection + " cannot be freed: errno " + error);
-                }
+        final long deadline = System.nanoTime() + ENDING.toNanos();
+        for (;;) {
+            final TcpSockets here = TcpSockets.of(ProcessHandle.current().pid());
+            final List<Finding> taken = new ArrayList<>();
+            for (final TreeImage tree : trees) {
+                final Set<TcpConnection> wanted = new HashSet<>();
+                tree.connections().forEach(saved -> wanted.add(moves(tree).of(saved)));
+                dropOrphans(tree, wanted, here);
+                addTaken(tree, wanted, here, taken);
+            }
+            if (taken.isEmpty()) {
+                return;
+            }
+            if (System.nanoTime() - deadline > 0) {
+                throw new CheckpointException(taken);
+            }
+            LockSupport.parkNanos(ENDING_POLL_NANOS);
+        }
+    }
+
+    /**
+     * The connections of processes that have ended hold their ports for a minute: also those that were over, and, for longer, those to
+     * a host that is lost, which never acknowledges their end.
+     */
+    private void dropOrphans(final TreeImage tree, final Set<TcpConnection> wanted, final TcpSockets here)
+            throws IOException, CheckpointException {
+        final Set<Integer> ports = new HashSet<>();
+        final Set<String> peers = new HashSet<>();
+        tree.connections().forEach(saved -> peers.add(saved.remoteAddress()));
+        wanted.forEach(connection -> ports.add(connection.localPort()));
+        tree.listeners().forEach(saved -> ports.add(moves(tree).of(saved).port()));
+        for (final TcpSockets.Socket socket : here.unheld().values()) {
+            final TcpConnection connection = socket.connection();
+            final boolean inTheWay = wanted.contains(connection)
+                    || ports.contains(connection.localPort()) && (socket.over()
+                            || !socket.notAccepted() && peers.contains(connection.remoteAddress()));
+            final int error = inTheWay ? SockDiag.dropOrphan(connection) : 0;
+            if (error != 0) {
+                throw new CheckpointException(
+                        tree.name() + ": " + connection + " cannot be freed: errno " + error);
             }
         }
     }
 
-    private void refuseTakenPorts() throws IOException, CheckpointException {
-        final List<Finding> taken = new ArrayList<>();
-        final TcpSockets here = TcpSockets.of(ProcessHandle.current().pid());
-        for (final TreeImage tree : trees) {
-            for (final TcpListener saved : new LinkedHashSet<>(tree.listeners())) {
-                final TcpListener listener = moves(tree).of(saved);
-                here.held().stream().filter(TcpSockets.Socket::listening).map(TcpSockets.Socket::listener)
-                        .filter(listener::collidesWith).findFirst().ifPresent(other -> taken.add(new Finding(tree.name(),
-                                "listened at port " + listener.port() + ", where another program of this host listens now",
-                                "end that program, or restart on another host")));
-            }
-        }
-        if (!taken.isEmpty()) {
-            throw new CheckpointException(taken);
+    private void addTaken(final TreeImage tree, final Set<TcpConnection> wanted, final TcpSockets here, final List<Finding> taken) {
+        here.held().stream().map(TcpSockets.Socket::connection).filter(wanted::contains).findFirst()
+                .ifPresent(connection -> taken.add(new Finding(tree.name(),
+                        "had " + connection + ", which another program of this host has now",
+                        "end that program, or restart on another host")));
+        for (final TcpListener saved : new LinkedHashSet<>(tree.listeners())) {
+            final TcpListener listener = moves(tree).of(saved);
+            here.held().stream().filter(TcpSockets.Socket::listening).map(TcpSockets.Socket::listener)
+                    .filter(listener::collidesWith).findFirst().ifPresent(other -> taken.add(new Finding(tree.name(),
+                            "listened at port " + listener.port() + ", where another program of this host listens now",
+                            "end that program, or restart on another host")));
         }
     }
 

@@ -27,6 +27,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -56,6 +57,7 @@ final class CriuTest {
     };
     private static final int SIGKILL = 9;
     private static final int SIGTERM = 15;
+    private static final int SIGSTOP = 19;
 
     @TempDir
     Path folder;
@@ -612,6 +614,28 @@ final class CriuTest {
         assertTrue(trees.await(SOON));
         assertEquals(Set.of(0, 8), Set.of(trees.exitStatuses().get("rank 0").get(),
                 trees.exitStatuses().get("rank 1").get()));
+        assertCounted(TestPrograms.lines(out), 300);
+    }
+
+    /** They have their connections for as long as they have not ended. */
+    @Test
+    void waitsForKilledProcessesThatHaveNotEndedYet() throws Exception {
+        final Process process = start(out, programs.opener(), "tcp", "300");
+        TestPrograms.awaitLines(out, 10);
+        final List<ProcessHandle> ranks = process.children().toList();
+        final ProcessRoot[] roots = ranks.stream()
+                .map(rank -> new ProcessRoot("rank " + ranks.indexOf(rank), rank.pid())).toArray(ProcessRoot[]::new);
+        final Path directory = images();
+        final HostImages saved = save(directory, request(roots));
+        final List<ProcessHandle> all = Stream.concat(Stream.of(process.toHandle()), ranks.stream()).toList();
+        for (final ProcessHandle each : all) {
+            assertTrue(Libc.kill(each.pid(), SIGSTOP));
+        }
+        final CompletableFuture<Boolean> late = CompletableFuture.supplyAsync(
+                () -> all.stream().allMatch(ProcessHandle::destroyForcibly), CompletableFuture.delayedExecutor(500, TimeUnit.MILLISECONDS));
+        final RestoredTrees trees = restore(directory, saved);
+        assertTrue(late.get());
+        assertEquals(Set.of(0, 8), Set.of(status(trees, "rank 0"), status(trees, "rank 1")));
         assertCounted(TestPrograms.lines(out), 300);
     }
 
