@@ -69,7 +69,7 @@ final class LauncherRestartSystemTest {
             checkpoints = two.folder("checkpoints");
             final Path go = two.work().resolve("go");
             final Running first = two.shadowverbs(0, "launch", "--backend", "ib2tcp", "--ckptdir", checkpoints.toString(),
-                    "--", launcher, "-n", Integer.toString(RANKS), "--host", "node0,node0,node1,node1",
+                    "--", launcher, "-n", Integer.toString(RANKS), "--host", "node0,node0,node1,node1", "nice", "-n", "19",
                     Distribution.DIST.resolve("programs").resolve(program).toString(), "--go", go.toString());
             goesOn(first, List.of(first));
             checkpoint();
@@ -109,7 +109,7 @@ final class LauncherRestartSystemTest {
             Files.writeString(slurm.work().resolve("hpccinf.txt"), HPCC);
             final Path results = slurm.work().resolve("hpccoutf.txt");
             final Running first = slurm.run(0, "salloc", "-Q", "-N", "2", "--ntasks-per-node=2",
-                    TwoNodes.shadowverbs(), "launch", "--ckptdir", checkpoints.toString(), OPEN_MPI, "hpcc");
+                    TwoNodes.shadowverbs(), "launch", "--ckptdir", checkpoints.toString(), OPEN_MPI, "nice", "-n", "19", "hpcc");
             nodes.await("hpcc's first results", () -> has(results, "Begin of MPIRandomAccess section"), first);
             checkpoint();
             nodes.await("results after the checkpoint", () -> has(results, "Begin of StarRandomAccess section"), first);

@@ -79,10 +79,8 @@ final class EventsSystemTest {
             final Running[] launched = programs.toArray(new Running[0]);
             job.awaitRanks(launched.length, launched);
             work(job, launched);
-            for (int i = 0; i < 2; i++) {
-                job.checkpoint();
-                work(job, launched);
-            }
+            job.checkpoint();
+            work(job, launched);
             Running restarted = killAndRestart(job, "ib2tcp", launched.length, launched);
             work(job, restarted);
             restarted = killAndRestart(job, "hca", launched.length, restarted);
