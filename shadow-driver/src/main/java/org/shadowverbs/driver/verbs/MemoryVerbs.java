@@ -210,8 +210,13 @@ final class MemoryVerbs {
         final int oldRkey = backend.now().rkey(mr.real);
         for (int attempt = 0;; attempt++) {
             final int result = backend.now().reregMr(mr.real, flags, pd.real, address, length, access);
-            if (result != 0 && result != FORK_OLD
-                    || backend.now().lkey(mr.real) == oldLkey && backend.now().rkey(mr.real) == oldRkey) {
+            if (result != 0 && result != FORK_OLD) {
+                return result;
+            }
+            if (backend.now().lkey(mr.real) == oldLkey && backend.now().rkey(mr.real) == oldRkey) {
+                if (isNewToPeers(mr, pd, what)) {
+                    makeAnew(mr, pd, what);
+                }
                 return result;
             }
             if (accepts(pd, what, mr.real)) {
@@ -223,6 +228,26 @@ final class MemoryVerbs {
                         "ibv_rereg_mr gave keys that a region carried over from before the restart has");
             }
         }
+    }
+
+    /** Peers may access it from now on, and at the last restart, when its rkey got another meaning, they might not: none was told. */
+    private boolean isNewToPeers(final Mr mr, final Pd pd, final Registration what) {
+        return !mr.remote() && what.remote()
+                && mr.virtualRkey != pd.context.remoteKeys.virtualOf(backend.now().rkey(mr.real));
+    }
+
+    /** With keys of its own that all translate, as any region's that is registered now. */
+    private void makeAnew(final Mr mr, final Pd pd, final Registration what) {
+        final long before = mr.real;
+        final long real = register(pd, what);
+        final int err = backend.now().deregMr(before);
+        if (err != 0) {
+            backend.now().deregMr(real);
+            throw new VerbsException(err); // memory windows are bound to it
+        }
+        mr.real = real;
+        library.mrBind(mr.virtual, real);
+        newKeys(mr, pd);
     }
 
     private void newKeys(final Mr mr, final Pd pd) {

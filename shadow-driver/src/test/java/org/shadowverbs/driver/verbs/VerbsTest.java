@@ -522,6 +522,32 @@ class VerbsTest {
         assertEquals(0x9000, model.mrs.get(mr).what.address);
     }
 
+    /** It was brought back with another rkey than the program knows, which no peer was told, for none might use it. */
+    @Test
+    void aCarriedOverRegionThatPeersMayAccessFromNowOnGetsKeysThatTheyKnow() {
+        final long context = call(Op.OPEN_DEVICE, 0x5000);
+        final long pd = call(Op.ALLOC_PD, context);
+        final long struct = ibv_mr.allocate(arena).address();
+        library.answer("mrAlloc", args -> struct);
+        nextKey = 20;
+        final long mr = call(Op.REG_MR, pd, 0x1000, 4096, 0x1000, 1);
+        final int rkey = model.mrs.get(mr).virtualRkey;
+        model.mrs.get(mr).virtualRkey = rkey + 500; // as of before the restart
+        device.answer("reregMr", args -> 0);
+        call(Op.REREG_MR, mr, 4, 0, 0, 0, 0);
+        assertEquals(rkey + 500, ibv_mr.rkey(mrStruct(mr)), "still for nobody");
+        assertEquals(0, device.count("deregMr"));
+        nextKey = 30;
+        call(Op.REREG_MR, mr, 4, 0, 0, 0, 7);
+        assertEquals(1, device.count("deregMr"), "of the old region");
+        final int now = ibv_mr.rkey(mrStruct(mr));
+        assertEquals(model.contexts.get(context).remoteKeys.virtualOf(now), now);
+        assertTrue(now != rkey && now != rkey + 500, Integer.toString(now));
+        assertEquals(7, model.mrs.get(mr).what.access);
+        call(Op.REREG_MR, mr, 4, 0, 0, 0, 15);
+        assertEquals(now, ibv_mr.rkey(mrStruct(mr)), "all know it");
+    }
+
     @Test
     void aDeadRegionLivesAgainWithOtherMemory() {
         final long pd = call(Op.ALLOC_PD, call(Op.OPEN_DEVICE, 0x5000));
