@@ -43,7 +43,7 @@ import org.shadowverbs.ib2tcp.system.Limits;
 final class RestartCommand extends CliCommand {
     private static final int JOIN_MILLIS = 30_000;
     private static final Duration ONE_LOOK = Duration.ofHours(1);
-    private static final Duration AGENT_ENDS = Duration.ofSeconds(10);
+    private static final Duration AGENT_ENDS = Duration.ofSeconds(30);
     private static final Duration PAUSE = Duration.ofMillis(20);
     private static final ObjectMapper JSON = new ObjectMapper();
 
