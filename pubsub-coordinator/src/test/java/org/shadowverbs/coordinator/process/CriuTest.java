@@ -586,8 +586,7 @@ final class CriuTest {
         TestPrograms.awaitLines(out, 10);
         final List<ProcessHandle> ranks = process.children().toList();
         assertEquals(2, ranks.size());
-        final ProcessRoot[] roots = ranks.stream()
-                .map(rank -> new ProcessRoot("rank " + ranks.indexOf(rank), rank.pid())).toArray(ProcessRoot[]::new);
+        final ProcessRoot[] roots = roots(ranks);
         final Path directory = images();
         final HostImages saved = save(directory, request(roots));
         assertEquals(2, saved.trees().size());
@@ -623,8 +622,7 @@ final class CriuTest {
         final Process process = start(out, programs.opener(), "tcp", "300");
         TestPrograms.awaitLines(out, 10);
         final List<ProcessHandle> ranks = process.children().toList();
-        final ProcessRoot[] roots = ranks.stream()
-                .map(rank -> new ProcessRoot("rank " + ranks.indexOf(rank), rank.pid())).toArray(ProcessRoot[]::new);
+        final ProcessRoot[] roots = roots(ranks);
         final Path directory = images();
         final HostImages saved = save(directory, request(roots));
         final List<ProcessHandle> all = Stream.concat(Stream.of(process.toHandle()), ranks.stream()).toList();
@@ -865,6 +863,11 @@ final class CriuTest {
     private static int status(final RestoredTrees trees, final String name) throws Exception {
         assertTrue(trees.await(SOON), "waited " + SOON + " for " + name + " to end");
         return trees.exitStatuses().get(name).get();
+    }
+
+    /** "rank 0", "rank 1" and so on. */
+    private static ProcessRoot[] roots(final List<ProcessHandle> ranks) {
+        return ranks.stream().map(rank -> new ProcessRoot("rank " + ranks.indexOf(rank), rank.pid())).toArray(ProcessRoot[]::new);
     }
 
     private static void kill(final Process process) throws InterruptedException {

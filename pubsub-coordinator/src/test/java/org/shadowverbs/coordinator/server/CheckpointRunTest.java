@@ -590,18 +590,11 @@ class CheckpointRunTest {
     void theCoordinatorIsLostBeforeDetach() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
-        final CompletableFuture<Void> reached = new CompletableFuture<>();
-        final CompletableFuture<Void> go = new CompletableFuture<>();
-        a.before = (rank, phase, round) -> {
-            if (phase == Phase.DRAIN && !go.isDone()) {
-                reached.complete(null);
-                go.orTimeout(30, TimeUnit.SECONDS).join();
-            }
-        };
+        final TestRank.Held held = a.holdBefore(Phase.DRAIN);
         job.begin();
-        reached.get(20, TimeUnit.SECONDS);
+        held.await();
         job.replaceCoordinator(20);
-        go.complete(null);
+        held.goOn();
         a.awaitOpen(1);
         b.awaitOpen(1);
         assertEquals("the coordinator was lost", b.aborts.getFirst().getMessage());
@@ -633,18 +626,11 @@ class CheckpointRunTest {
     void theCoordinatorIsLostInTheReattachment() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
-        final CompletableFuture<Void> reached = new CompletableFuture<>();
-        final CompletableFuture<Void> go = new CompletableFuture<>();
-        a.before = (rank, phase, round) -> {
-            if (phase == Phase.CONNECTED && !go.isDone()) {
-                reached.complete(null);
-                go.orTimeout(30, TimeUnit.SECONDS).join();
-            }
-        };
+        final TestRank.Held held = a.holdBefore(Phase.CONNECTED);
         job.begin();
-        reached.get(20, TimeUnit.SECONDS);
+        held.await();
         job.replaceCoordinator(20);
-        go.complete(null);
+        held.goOn();
         a.awaitOpen(1);
         b.awaitOpen(1);
         assertEquals("", job.checkpoint().problem());
@@ -657,16 +643,9 @@ class CheckpointRunTest {
     void anAgentThatHasComeBackAndIsLostAgainIsNotWaitedFor() throws Exception {
         final TestRank a = job.rank("a");
         final TestRank b = job.rank("b");
-        final CompletableFuture<Void> reached = new CompletableFuture<>();
-        final CompletableFuture<Void> go = new CompletableFuture<>();
-        a.before = (rank, phase, round) -> {
-            if (phase == Phase.CONNECTED && !go.isDone()) {
-                reached.complete(null);
-                go.orTimeout(30, TimeUnit.SECONDS).join();
-            }
-        };
+        final TestRank.Held held = a.holdBefore(Phase.CONNECTED);
         job.begin();
-        reached.get(20, TimeUnit.SECONDS);
+        held.await();
         job.replaceCoordinator(20);
         final CompletableFuture<Void> looks = new CompletableFuture<>();
         job.coordinator.conductor().execute(looks::join);
@@ -676,7 +655,7 @@ class CheckpointRunTest {
         a.link.close();
         b.link.close();
         looks.complete(null);
-        go.complete(null);
+        held.goOn();
         a.awaitOpen(1);
         b.awaitOpen(1);
         final String log = Files.readString(job.coordinator.runDirectory().resolve("coordinator.log"));

@@ -221,6 +221,34 @@ final class TestRank implements AutoCloseable {
         }
     }
 
+    /** One that waits right before a phase. */
+    static final class Held {
+        private final CompletableFuture<Void> reached = new CompletableFuture<>();
+        private final CompletableFuture<Void> go = new CompletableFuture<>();
+
+        /** Until it has come there. */
+        void await() throws Exception {
+            reached.get(20, TimeUnit.SECONDS);
+        }
+
+        /** From here on it does not wait any more. */
+        void goOn() {
+            go.complete(null);
+        }
+    }
+
+    /** Has it wait before that phase, for at most 30 s. */
+    Held holdBefore(final Phase where) {
+        final Held held = new Held();
+        before = (rank, phase, round) -> {
+            if (phase == where && !held.go.isDone()) {
+                held.reached.complete(null);
+                held.go.orTimeout(30, TimeUnit.SECONDS).join();
+            }
+        };
+        return held;
+    }
+
     void die() {
         process.destroyForcibly();
         link.close();

@@ -179,10 +179,8 @@ final class MemoryVerbs {
             final int result;
             if (mr.dead) {
                 // It gets memory again, and with it new keys.
-                mr.real = register(pd, what);
+                replaceReal(mr, pd, register(pd, what));
                 mr.dead = false;
-                library.mrBind(vmr, mr.real);
-                newKeys(mr, pd);
                 result = 0;
             } else {
                 result = changeReal(mr, flags, pd, what, address, length, access);
@@ -245,6 +243,10 @@ final class MemoryVerbs {
             backend.now().deregMr(real);
             throw new VerbsException(err); // memory windows are bound to it
         }
+        replaceReal(mr, pd, real);
+    }
+
+    private void replaceReal(final Mr mr, final Pd pd, final long real) {
         mr.real = real;
         library.mrBind(mr.virtual, real);
         newKeys(mr, pd);

@@ -97,7 +97,7 @@ final class CheckSystemTest {
             job.await("the server to listen", LocalPort.listens(port), server);
             final Running client = job.launch("client", "ibv_rc_pingpong", "-n", "1000000", "-p", "" + port, "localhost");
             job.awaitRanks(1, client);
-            job.await("the client to be connected", client.takes(0.05), client);
+            job.await("the client to be connected", client.takes(0.3), client);
             final Running check = job.runCommand("checkpoint", at(job, "--check"));
             assertEquals(1, check.awaitEnd(COMMAND));
             assertTrue(check.errors().contains("rank 0 (host ") && check.errors().contains("the peer is outside the job"),
