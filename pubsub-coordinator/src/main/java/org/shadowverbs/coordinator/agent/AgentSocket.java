@@ -120,10 +120,10 @@ final class AgentSocket implements AutoCloseable {
         }
     }
 
-    /** Those that are connected stay so. */
+    /** Those that are connected stay so. The file goes first: once nobody answers, it may be the next agent's. */
     @Override
     public void close() throws IOException {
-        acceptor.close();
         Files.deleteIfExists(options.socket());
+        acceptor.close();
     }
 }

@@ -44,7 +44,6 @@ final class RestartCommand extends CliCommand {
     private static final int JOIN_MILLIS = 30_000;
     private static final Duration ONE_LOOK = Duration.ofHours(1);
     private static final Duration AGENT_ENDS = Duration.ofSeconds(30);
-    private static final Duration PAUSE = Duration.ofMillis(20);
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Map<String, String> environment;
@@ -200,58 +199,24 @@ final class RestartCommand extends CliCommand {
                 Progress.UNTOLD);
     }
 
-    /** This process will be the agent of this host: one that a job has left behind that is over ends, any other stays. */
+    /** This process will be the agent of this host. */
     private void takeAgentsPlace(final Address address) throws CommandException, IOException {
         final Path socket = RunDirectory.agentSocket(RunDirectory.make(RunDirectory.root(environment), address.host(),
                 address.port()));
-        if (Daemons.answers(socket) && !endIdleAgent(address)) {
-            throw new CommandException("restart: the coordinator at " + address + " has an agent on this host already,"
-                    + " which has processes; end it with: shadowverbs quit -h " + address.host() + " -p " + address.port()
+        final String problem = new FormerAgent(socket, AgentCommand.hostName(), () -> status(address)).end(AGENT_ENDS);
+        if (!problem.isEmpty()) {
+            throw new CommandException("restart: the coordinator at " + address + " has an agent on this host already, " + problem
+                    + "; end it with: shadowverbs quit -h " + address.host() + " -p " + address.port()
                     + "; or name another coordinator, or none");
         }
     }
 
-    /** @return whether it has ended, and the coordinator knows */
-    private static boolean endIdleAgent(final Address address) throws CommandException, IOException {
-        final long end = System.nanoTime() + AGENT_ENDS.toNanos();
-        boolean asked = false;
+    private static JsonNode status(final Address address) throws CommandException, IOException {
         try {
-            for (;;) {
-                final JsonNode status = JSON.readTree(CoordinatorClient.call(address, "status", Map.of(), AGENT_ENDS.toMillis(),
-                        line -> { }).json());
-                JsonNode here = null;
-                for (final JsonNode agent : status.path("agents")) {
-                    here = AgentCommand.hostName().equals(agent.path("host").asText()) ? agent : here;
-                }
-                if (here == null) {
-                    return asked;
-                }
-                if (!status.path("ranks").isEmpty() || !here.path("programs").isEmpty() || System.nanoTime() > end) {
-                    return false;
-                }
-                if (!asked) {
-                    final ProcessHandle process = ProcessHandle.of(here.path("pid").asLong()).orElse(null);
-                    if (process == null || !isAgent(process) || !process.destroy()) {
-                        return false;
-                    }
-                    asked = true;
-                }
-                Thread.sleep(PAUSE);
-            }
+            return JSON.readTree(CoordinatorClient.call(address, "status", Map.of(), AGENT_ENDS.toMillis(), line -> { }).json());
         } catch (CoordinatorClient.Unreachable e) {
             throw new CommandException("restart: " + e.getMessage());
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            return false;
         }
-    }
-
-    /** And not another process that has its number, in another pid namespace perhaps. */
-    private static boolean isAgent(final ProcessHandle process) throws IOException {
-        final List<String> words = List.of(Files.readString(Path.of("/proc", Long.toString(process.pid()), "cmdline"))
-                .split("\0"));
-        final int main = words.indexOf(Main.class.getName());
-        return main >= 0 && main + 1 < words.size() && "agent".equals(words.get(main + 1));
     }
 
     /** @param shared null when the whole job comes back on this host */
