@@ -209,6 +209,16 @@ bool cq_withheld(struct hca_cq *cq)
 	return false;
 }
 
+/* A setting: a poll takes its time before it looks. */
+void cq_delay(struct hca_cq *cq)
+{
+	uint32_t us = seg_load(&context_of(cq->cq.context)->seg->settings.poll_delay_us);
+	struct timespec delay = { us / 1000000, us % 1000000 * 1000l };
+
+	if (us)
+		nanosleep(&delay, NULL);
+}
+
 /*
  * A setting: who polls in a loop leaves the processor to others from time to time. Two threads that poll at once may miscount,
  * and rest a little earlier or later.
@@ -258,6 +268,7 @@ int cq_poll(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	uint64_t completed_ns;
 	int n = 0;
 
+	cq_delay(cq);
 	if (seg_load_seq(&cq->shm->prod) == seg_load(&cq->shm->cons)) {
 		cq_rest(cq);
 		return 0;

@@ -20,6 +20,7 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
+	cq_delay(cq);
 	if (seg_load_seq(&cq->shm->prod) == seg_load(&cq->shm->cons)) {
 		cq_rest(cq);
 		return ENOENT;

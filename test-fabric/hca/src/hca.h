@@ -552,6 +552,8 @@ bool cq_take(struct hca_cq *cq, struct ibv_wc *wc, uint64_t *completed_ns);
 bool cq_stops_short(struct hca_cq *cq);
 /* The setting withhold_polls keeps this poll from seeing anything; poll_lock held. */
 bool cq_withheld(struct hca_cq *cq);
+/* Before a poll looks. */
+void cq_delay(struct hca_cq *cq);
 /* After a poll that has found nothing. */
 void cq_rest(struct hca_cq *cq);
 struct ibv_cq *cq_create(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,

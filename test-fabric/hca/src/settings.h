@@ -19,6 +19,7 @@
 	X(completion_delay_us,	COMPLETION_DELAY_US,	0)	\
 	X(reorder,		REORDER,		0)	\
 	X(withhold_polls,	WITHHOLD_POLLS,		0)	\
+	X(poll_delay_us,	POLL_DELAY_US,		0)	\
 	X(rest_us,		REST_US,		0)	\
 	X(rnr_force,		RNR_FORCE,		0)	\
 	X(rnr_kick,		RNR_KICK,		0)	\

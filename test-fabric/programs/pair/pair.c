@@ -332,6 +332,7 @@ static void usage(FILE *to)
 		"  --zero-length messages have no bytes, where the program allows it\n"
 		"  --rnr-retry N --rnr-timer N    as in ibv_modify_qp\n"
 		"  --count N     queue pairs, where the program has many\n"
+		"  --poll-delay US    so long each poll of rank 0's device takes, where that is the software HCA\n"
 		"  --domain FILE of the XRC domain that both share, where they do (one of their own)\n"
 		"  -d NAME  device (the first)     -i PORT  port (1)     -g INDEX  GID index (only where there is no lid)\n");
 }
@@ -357,12 +358,13 @@ int main(int argc, char **argv)
 		{ "rnr-retry", required_argument, NULL, 'r' },
 		{ "rnr-timer", required_argument, NULL, 't' },
 		{ "count", required_argument, NULL, 'C' },
+		{ "poll-delay", required_argument, NULL, 'P' },
 		{ "domain", required_argument, NULL, 'X' },
 		{ "help", no_argument, NULL, 'h' },
 		{ 0 },
 	};
 	struct pair pair = { .rank = -1, .mode = program_modes[0], .rnr_retry = -1, .rnr_timer = -1, .count = 64 };
-	const char *device = NULL, *begin_file = NULL;
+	const char *device = NULL, *begin_file = NULL, *poll_delay = NULL;
 	int port = 1, gid_index = GID_INDEX_AUTO, option;
 
 	die_name("%s", program_name);
@@ -379,6 +381,7 @@ int main(int argc, char **argv)
 		case 'S': pair.signaled = true; break;
 		case 'Z': pair.zero_length = true; break;
 		case 'r': pair.rnr_retry = parse_number("--rnr-retry", optarg, 0, 7); break;
+		case 'P': poll_delay = optarg; break;
 		case 'X': pair.domain = optarg; break;
 		case 'C': pair.count = parse_number("--count", optarg, 1, 65536); break;
 		case 't': pair.rnr_timer = parse_number("--rnr-timer", optarg, 0, 31); break;
@@ -395,6 +398,8 @@ int main(int argc, char **argv)
 	pair.dir.rank = pair.rank;
 	pair.dir.ranks = 2;
 	die_name("%s: rank %d", program_name, pair.rank);
+	if (poll_delay && !pair.rank)
+		setenv("SV_HCA_POLL_DELAY_US", poll_delay, 1);
 	endpoint_open(&pair.endpoint, device, port, gid_index);
 	control_create(&pair);
 	await_file(begin_file);

@@ -3,6 +3,8 @@
  * whole, in order, no message twice, from the right queue pair; and messages must go on arriving.
  *
  * uc, ud.
+ * uc-paced: rank 0 alone sends, some messages at a time with rests between. All receives for them are there: nothing may be
+ * lost, as long as the network loses nothing.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,10 +20,13 @@
 #define QKEY 0x11223344
 #define MESSAGES 2000		/* before READY, and after the go file */
 #define REST_US 100
+#define PACED 8192		/* messages, and receives for them */
+#define AT_ONCE 3
+#define PACE_US 10000
 #define LONG_REST_US 20000	/* while others of the job start, which need the processors */
 
 const char *const program_name = "unreliable";
-const char *const program_modes[] = { "uc", "ud", NULL };
+const char *const program_modes[] = { "uc", "ud", "uc-paced", NULL };
 
 struct head {
 	uint64_t number;
@@ -35,6 +40,8 @@ struct stream {
 	struct ibv_qp *qp;
 	struct ibv_ah *ah;		/* of UD */
 	struct qp_address own, peer;
+	uint32_t sends, receives;	/* slots */
+	bool complete;			/* no message may be missing */
 	uint64_t sent, retired;		/* the next number; those below are completed */
 	uint64_t due;			/* the least number that may arrive */
 	uint64_t arrived;
@@ -47,7 +54,7 @@ static uint32_t size_of(uint64_t number)
 
 static void post_receive(struct stream *stream, uint64_t slot)
 {
-	struct ibv_sge sge = { (uintptr_t)stream->area.memory + SENDS * SIZE + slot * STRIDE, STRIDE, stream->area.mr->lkey };
+	struct ibv_sge sge = { (uintptr_t)stream->area.memory + stream->sends * SIZE + slot * STRIDE, STRIDE, stream->area.mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 }, *bad;
 	int err = ibv_post_recv(stream->qp, &wr, &bad);
 
@@ -58,7 +65,7 @@ static void post_receive(struct stream *stream, uint64_t slot)
 static void send_one(struct stream *stream)
 {
 	uint64_t number = stream->sent++;
-	unsigned char *memory = stream->area.memory + number % SENDS * SIZE;
+	unsigned char *memory = stream->area.memory + number % stream->sends * SIZE;
 	struct head head = { number, mix64_two(number, stream->pair->rank) };
 	struct ibv_sge sge = { (uintptr_t)memory, size_of(number), stream->area.mr->lkey };
 	struct ibv_send_wr wr = { .wr_id = number, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND_WITH_IMM,
@@ -80,7 +87,7 @@ static void send_one(struct stream *stream)
 static void check_message(struct stream *stream, const struct ibv_wc *wc)
 {
 	uint32_t before = stream->ah ? GRH : 0, length = wc->byte_len - before;
-	const unsigned char *memory = stream->area.memory + SENDS * SIZE + wc->wr_id * STRIDE + before;
+	const unsigned char *memory = stream->area.memory + stream->sends * SIZE + wc->wr_id * STRIDE + before;
 	struct head head;
 
 	if (wc->byte_len < before + sizeof(head) || wc->byte_len > before + SIZE)
@@ -90,7 +97,7 @@ static void check_message(struct stream *stream, const struct ibv_wc *wc)
 	    wc->imm_data != (uint32_t)head.number ||
 	    !pattern_matches(memory + sizeof(head), length - sizeof(head), head.check, 0))
 		die(0, "a message of %u bytes is damaged", length);
-	if (head.number < stream->due)
+	if (head.number < stream->due || (stream->complete && head.number != stream->due))
 		die(0, "message %lu when %lu was due", head.number, stream->due);
 	if (wc->qp_num != stream->own.qp_num || wc->src_qp != stream->peer.qp_num)
 		die(0, "message %lu from queue pair %#x to %#x instead of %#x to %#x", head.number, wc->src_qp,
@@ -184,14 +191,14 @@ static void stream_open(struct stream *stream)
 	bool ud = !strcmp(pair->mode, "ud");
 	struct ibv_qp_init_attr init = {
 		.qp_type = ud ? IBV_QPT_UD : IBV_QPT_UC,
-		.cap = { .max_send_wr = SENDS, .max_recv_wr = RECEIVES, .max_send_sge = 1, .max_recv_sge = 1 },
+		.cap = { .max_send_wr = stream->sends, .max_recv_wr = stream->receives, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = pair->endpoint.port_num, .qkey = QKEY };
 	int err;
 
-	area_create(pair, &stream->area, SENDS * SIZE + RECEIVES * STRIDE, ACCESS_NOTHING_REMOTE);
-	init.send_cq = stream->send_cq = endpoint_create_cq(&pair->endpoint, SENDS, NULL);
-	init.recv_cq = stream->receive_cq = endpoint_create_cq(&pair->endpoint, RECEIVES, NULL);
+	area_create(pair, &stream->area, stream->sends * SIZE + stream->receives * STRIDE, ACCESS_NOTHING_REMOTE);
+	init.send_cq = stream->send_cq = endpoint_create_cq(&pair->endpoint, stream->sends, NULL);
+	init.recv_cq = stream->receive_cq = endpoint_create_cq(&pair->endpoint, stream->receives, NULL);
 	stream->qp = ibv_create_qp(pair->endpoint.pd, &init);
 	if (!stream->qp)
 		die(errno, "ibv_create_qp");
@@ -202,7 +209,7 @@ static void stream_open(struct stream *stream)
 	stream->own = (struct qp_address){ .gid = pair->endpoint.gid, .lid = pair->endpoint.port.lid,
 					   .qp_num = stream->qp->qp_num, .mtu = pair->endpoint.port.active_mtu,
 					   .psn = mix64(pair->rank) & 0xffffff };
-	for (int i = 0; i < RECEIVES; i++)
+	for (uint32_t i = 0; i < stream->receives; i++)
 		post_receive(stream, i);
 	pair_exchange(pair, "the peer's queue pair", &stream->own, &stream->peer, sizeof(stream->own));
 	if (ud)
@@ -222,11 +229,62 @@ static void stream_close(struct stream *stream)
 	area_destroy(&stream->area);
 }
 
+/* Rank 0 of uc-paced. */
+static void send_paced(struct stream *stream)
+{
+	struct ibv_wc wc[SENDS];
+	bool more = true;
+
+	while (more || stream->retired < stream->sent) {
+		int got = ibv_poll_cq(stream->send_cq, SENDS, wc);
+
+		for (int i = 0; i < got && is_good(&wc[i], "send"); i++)
+			stream->retired++;
+		for (int i = 0; more && i < AT_ONCE && stream->sent < PACED; i++)
+			send_one(stream);
+		more = more && (stream->sent < SENDS || !pair_may_go(stream->pair));
+		work_clock_rest(PACE_US);
+	}
+}
+
+/* Rank 1. */
+static void receive_paced(struct stream *stream)
+{
+	while (!pair_may_go(stream->pair))
+		if (!step(stream, false))
+			work_clock_rest(REST_US);
+}
+
+static void run_paced(struct pair *pair)
+{
+	struct stream stream = { .pair = pair, .sends = pair->rank ? 1 : PACED, .receives = pair->rank ? PACED : 1,
+				 .complete = true };
+	uint64_t sent;
+
+	stream_open(&stream);
+	pair_say_ready(pair);
+	if (pair->rank)
+		receive_paced(&stream);
+	else
+		send_paced(&stream);
+	pair_exchange(pair, "how many there were", &stream.sent, &sent, sizeof(sent));
+	while (pair->rank && step(&stream, false))
+		;
+	if (pair->rank && stream.arrived != sent)
+		die(0, "%lu of %lu messages arrived", stream.arrived, sent);
+	printf("%s: sent %lu, %lu of the peer's arrived\n", program_name, stream.sent, stream.arrived);
+	stream_close(&stream);
+}
+
 void program_run(struct pair *pair)
 {
-	struct stream stream = { .pair = pair };
+	struct stream stream = { .pair = pair, .sends = SENDS, .receives = RECEIVES };
 	uint64_t before;
 
+	if (!strcmp(pair->mode, "uc-paced")) {
+		run_paced(pair);
+		return;
+	}
 	stream_open(&stream);
 	work(&stream, MESSAGES);
 	pair_say_ready(pair);

@@ -474,7 +474,7 @@ final class Checkpoint {
         Phase phase = Phase.DRAIN;
         try {
             rounds(drain);
-            drain.flushUnreliable(request.deadlineSeconds());
+            drain.finish(request.deadlineSeconds());
             reattach.drained(Drained.ALL);
             timings.end("DRAIN");
             phase = Phase.DETACH;

@@ -158,24 +158,25 @@ public final class Drain {
     }
 
     /**
-     * When all ranks have settled, and nothing waits to be sent any more: takes back what the queue pairs without
-     * acknowledgements hold, where only that tells. That concerns nobody else.
+     * When all ranks have settled, and nothing waits to be sent any more: looks once more, and takes back what the queue pairs
+     * without acknowledgements hold, where only that tells. That concerns nobody else. The last look because the sender of a
+     * message that nobody acknowledges settles when it is executed, which may be after the receiver's look of that round.
      */
-    public void flushUnreliable(final int seconds) throws Refusal {
+    public void finish(final int seconds) throws Refusal {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
         for (final Connection c : connections) {
             if (!c.qp.reliable() && DrainPolicy.needsFlush(c.end, c.qp.datagrams(), new NativeSendLog(c.qp))) {
                 flush(c);
             }
         }
-        while (!flushed()) {
+        do {
             if (System.nanoTime() > end) {
                 throw new Refusal(waitingFor() + " for " + seconds + " s");
             }
             emptyCompletionQueues();
             for (final Connection c : connections) {
                 c.end.bookmark = read(c.qp);
-                if (!c.qp.reliable() && c.end.flushing) {
+                if (!c.qp.reliable() && (c.end.flushing || c.end.bookmark.inError())) {
                     settle(c);
                 } else if (c.end.bookmark.inError() && c.end.state != verbs_h.IBV_QPS_ERR()) {
                     // It has settled, so nothing was under way but what cannot take effect: its retries have run out.
@@ -183,7 +184,7 @@ public final class Drain {
                     check(c, "withdraw", library.qpErrorsWithdraw(c.qp.virtual));
                 }
             }
-        }
+        } while (!flushed());
     }
 
     private boolean flushed() {

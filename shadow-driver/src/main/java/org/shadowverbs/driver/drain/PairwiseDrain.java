@@ -64,7 +64,7 @@ public final class PairwiseDrain {
                 LockSupport.parkNanos(PAUSE_NANOS);
                 found = link.lookup(drain.wanted(), LOOKUP_DEADLINE);
             }
-            drain.flushUnreliable(seconds);
+            drain.finish(seconds);
         } finally {
             drain.close();
         }

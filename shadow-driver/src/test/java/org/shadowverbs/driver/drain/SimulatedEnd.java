@@ -157,7 +157,7 @@ public final class SimulatedEnd implements DrainPolicy.SendLog, Pool.User {
         begun = Math.min(sent.size(), executed + (next ? 1 : 0));
     }
 
-    /** {@link Drain#flushUnreliable}. */
+    /** {@link Drain#finish}. */
     void flush(final Random random) {
         end.flushing = DrainPolicy.needsFlush(end, false, this);
         if (!end.flushing) {

@@ -97,6 +97,18 @@ final class PairSystemTest {
         }
     }
 
+    /**
+     * Nobody acknowledges these messages. In the drain's second round, in which all connections settle, the receiver looks at
+     * once. The sender's four completion queues take 200 ms, in which the device executes the rest of what it has sent.
+     */
+    @Test
+    void messagesOfUcThatArriveBetweenTwoLooksAreNotLost() throws Exception {
+        try (Job job = Distribution.start()) {
+            job.configure("SV_HCA_EXEC_DELAY_US=320000");
+            restart(job, "hca", "unreliable --mode uc-paced --poll-delay 50000");
+        }
+    }
+
     @ParameterizedTest
     @CsvSource({"hca, ib2tcp", "ib2tcp, hca"})
     void goesOnOnTheOtherBackend(final String first, final String second) throws Exception {
