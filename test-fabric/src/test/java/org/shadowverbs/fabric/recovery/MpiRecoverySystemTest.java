@@ -46,7 +46,7 @@ final class MpiRecoverySystemTest {
             three.shadowverbs(2, with(at, "agent", "--daemon", "--spare")).succeed(ENDING);
             final Path go = three.work().resolve("go");
             final Running first = three.shadowverbs(0, with(at, "launch", "--backend", "ib2tcp", "--", launcher, "-n",
-                    Integer.toString(RANKS), "--host", "node0,node0,node1,node1", "nice", "-n", "19",
+                    Integer.toString(RANKS), "--host", "node0,node0,node1,node1",
                     Distribution.DIST.resolve("programs").resolve(program).toString(), "--go", go.toString()));
             goesOn(first);
             three.shadowverbs(0, with(at, "checkpoint")).succeed(ENDING);
