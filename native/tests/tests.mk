@@ -11,6 +11,15 @@ TEST_LIBRARIES := $(TEST_DIR)/libibverbs.so.1 $(TEST_DIR)/libjvm.so $(TEST_DIR)/
 $(TEST_DIR):
 	mkdir -p $@
 
+# What several tests have in them.
+$(TEST_DIR)/fixture.o: tests/fixture.c tests/test.h tests/mock.h tests/driver.h include/shadowverbs.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -c -o $@ $<
+
+$(TEST_DIR)/driver.o: tests/driver.c tests/test.h tests/driver.h include/shadowverbs.h | $(TEST_DIR)
+	@echo '  TEST  $@'
+	@$(CC) $(TEST_CFLAGS) -c -o $@ $<
+
 $(TEST_DIR)/libibverbs.so.1: tests/mock.c tests/mock.map tests/mock.h include/shadowverbs.h $(LIBRARY) | $(TEST_DIR)
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libibverbs.so.1,--version-script,tests/mock.map -o $@ $< -L$(BUILD) -lshadowverbs
@@ -28,14 +37,14 @@ $(TEST_DIR)/libbetween.so: tests/libbetween.c tests/libbetween.h | $(TEST_DIR)
 	@$(CC) $(TEST_CFLAGS) -shared -Wl,-soname,libbetween.so -o $@ $<
 
 # Without libibverbs, which it loads.
-$(TEST_DIR)/dlsym: tests/dlsym.c tests/libbetween.h tests/driver.c tests/test.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
+$(TEST_DIR)/dlsym: tests/dlsym.c tests/libbetween.h $(TEST_DIR)/driver.o tests/test.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
 	@echo '  TEST  $@'
-	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -lbetween -lpthread -ldl
+	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< $(TEST_DIR)/driver.o -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -lbetween -lpthread -ldl
 
 # A library between ours and libibverbs.
-$(TEST_DIR)/between: tests/between.c tests/libbetween.h tests/driver.c tests/test.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
+$(TEST_DIR)/between: tests/between.c tests/libbetween.h $(TEST_DIR)/driver.o tests/test.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
 	@echo '  TEST  $@'
-	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -lbetween -Wl,--no-as-needed -l:libibverbs.so.1 \
+	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< $(TEST_DIR)/driver.o -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -lbetween -Wl,--no-as-needed -l:libibverbs.so.1 \
 		-lpthread -ldl
 
 # Has what it tests in it.
@@ -49,9 +58,9 @@ $(TEST_DIR)/address_table: tests/address_table.c $(ADDRESS_TABLE) $(ADDRESS_TABL
 	@echo '  TEST  $@'
 	@$(CC) $(TEST_CFLAGS) -o $@ $(filter %.c,$^)
 
-$(TEST_DIR)/%: tests/%.c tests/fixture.c tests/driver.c tests/test.h tests/mock.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
+$(TEST_DIR)/%: tests/%.c $(TEST_DIR)/fixture.o $(TEST_DIR)/driver.o tests/test.h tests/mock.h tests/driver.h $(LIBRARY) $(TEST_LIBRARIES)
 	@echo '  TEST  $@'
-	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< tests/fixture.c tests/driver.c -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -l:libibverbs.so.1 -lpthread -ldl
+	@$(CC) $(TEST_CFLAGS) -rdynamic -o $@ $< $(TEST_DIR)/fixture.o $(TEST_DIR)/driver.o -L$(BUILD) -lshadowverbs -L$(TEST_DIR) -l:libibverbs.so.1 -lpthread -ldl
 
 include restore-init/sources.mk
 # With the sanitizers of this build, but for ThreadSanitizer's: its process has no other thread, and would have one of the sanitizer's,
