@@ -129,7 +129,12 @@ final class TcpConnectionsSystemTest {
             restarts.add(hosts.command(host, "restart", arguments.toArray(new String[0])));
         }
         for (final Running restart : restarts) {
-            TwoHosts.await("the restart", () -> restart.lines("restored ") > 0, restart);
+            try {
+                TwoHosts.await("the restart", () -> restart.lines("restored ") > 0, restart);
+            } catch (IOException e) {
+                // What one host says may be no more than what the end of the other one has done to it.
+                throw new IOException(restarts.stream().map(r -> r.name() + ": " + words(r)).collect(Collectors.joining()), e);
+            }
         }
         return restarts;
     }

@@ -108,7 +108,13 @@ final class StepsSystemTest {
                 Files.createFile(job.work().resolve("script-" + i + "." + pause));
             }
         }
-        restarted.succeed(ENDING);
+        if (restarted.awaitEnd(ENDING) != 0) {
+            final StringBuilder said = new StringBuilder(restarted.output() + restarted.errors());
+            for (final Running program : programs) {
+                said.append(program.name()).append(": ").append(program.errors());
+            }
+            throw new AssertionError(said);
+        }
     }
 
     private static String write(final Job job, final String name, final String script) throws IOException {
