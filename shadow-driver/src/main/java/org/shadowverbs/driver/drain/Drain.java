@@ -11,6 +11,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 import org.shadowverbs.bindings.abi.shadowverbs_h;
 import org.shadowverbs.bindings.abi.sv_bookmark;
 import org.shadowverbs.bindings.abi.sv_foreign_qp;
@@ -36,6 +37,9 @@ import org.shadowverbs.driver.nativelib.VerbsErrno;
  * one thread, with the gate closed.
  */
 public final class Drain {
+    private static final int LAST_LOOKS = 8;
+    private static final long LAST_LOOK_NANOS = 250_000;
+
     private final Native library;
     private final Backend backend;
     private final Model model;
@@ -160,7 +164,8 @@ public final class Drain {
     /**
      * When all ranks have settled, and nothing waits to be sent any more: looks once more, and takes back what the queue pairs
      * without acknowledgements hold, where only that tells. That concerns nobody else. The last look because the sender of a
-     * message that nobody acknowledges settles when it is executed, which may be after the receiver's look of that round.
+     * message that nobody acknowledges settles when it is executed, which may be after the receiver's look of that round. A device
+     * may show its completion a little later: where there are unreliable connections, until some looks have found nothing.
      */
     public void finish(final int seconds) throws Refusal {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
@@ -169,11 +174,18 @@ public final class Drain {
                 flush(c);
             }
         }
+        final int looks = connections.stream().anyMatch(c -> !c.qp.reliable() && !c.qp.datagrams()) ? LAST_LOOKS : 1;
+        int left = looks;
         do {
             if (System.nanoTime() > end) {
                 throw new Refusal(waitingFor() + " for " + seconds + " s");
             }
+            if (left < looks) {
+                LockSupport.parkNanos(LAST_LOOK_NANOS);
+            }
+            moved = false;
             emptyCompletionQueues();
+            left = moved ? looks : left - 1;
             for (final Connection c : connections) {
                 c.end.bookmark = read(c.qp);
                 if (!c.qp.reliable() && (c.end.flushing || c.end.bookmark.inError())) {
@@ -184,7 +196,7 @@ public final class Drain {
                     check(c, "withdraw", library.qpErrorsWithdraw(c.qp.virtual));
                 }
             }
-        } while (!flushed());
+        } while (left > 0 || !flushed());
     }
 
     private boolean flushed() {
