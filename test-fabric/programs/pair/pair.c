@@ -381,7 +381,7 @@ int main(int argc, char **argv)
 		case 'S': pair.signaled = true; break;
 		case 'Z': pair.zero_length = true; break;
 		case 'r': pair.rnr_retry = parse_number("--rnr-retry", optarg, 0, 7); break;
-		case 'P': poll_delay = optarg; break;
+		case 'P': parse_number("--poll-delay", optarg, 0, 1000000); poll_delay = optarg; break;
 		case 'X': pair.domain = optarg; break;
 		case 'C': pair.count = parse_number("--count", optarg, 1, 65536); break;
 		case 't': pair.rnr_timer = parse_number("--rnr-timer", optarg, 0, 31); break;

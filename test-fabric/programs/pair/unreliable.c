@@ -106,12 +106,19 @@ static void check_message(struct stream *stream, const struct ibv_wc *wc)
 	stream->arrived++;
 }
 
-static bool is_good(const struct ibv_wc *wc, const char *what)
+static void require_good(const struct ibv_wc *wc, const char *what)
 {
 	if (wc->status != IBV_WC_SUCCESS)
 		die(0, "%s %lu: status '%s', vendor error %#x", what, wc->wr_id, ibv_wc_status_str(wc->status),
 		    wc->vendor_err);
-	return true;
+}
+
+static void retire(struct stream *stream, const struct ibv_wc *wc)
+{
+	require_good(wc, "send");
+	if (wc->wr_id != stream->retired)
+		die(0, "completion of send %lu when %lu was due", wc->wr_id, stream->retired);
+	stream->retired++;
 }
 
 /* Returns whether there was something to do. */
@@ -120,15 +127,14 @@ static bool step(struct stream *stream, bool send)
 	bool moved = false;
 	struct ibv_wc wc;
 
-	while (ibv_poll_cq(stream->receive_cq, 1, &wc) > 0 && is_good(&wc, "receive")) {
+	while (ibv_poll_cq(stream->receive_cq, 1, &wc) > 0) {
+		require_good(&wc, "receive");
 		check_message(stream, &wc);
 		post_receive(stream, wc.wr_id);
 		moved = true;
 	}
-	while (ibv_poll_cq(stream->send_cq, 1, &wc) > 0 && is_good(&wc, "send")) {
-		if (wc.wr_id != stream->retired)
-			die(0, "completion of send %lu when %lu was due", wc.wr_id, stream->retired);
-		stream->retired++;
+	while (ibv_poll_cq(stream->send_cq, 1, &wc) > 0) {
+		retire(stream, &wc);
 		moved = true;
 	}
 	if (send && stream->sent - stream->retired < SENDS) {
@@ -229,7 +235,7 @@ static void stream_close(struct stream *stream)
 	area_destroy(&stream->area);
 }
 
-/* Rank 0 of uc-paced. */
+/* Rank 0 of uc-paced. One poll for many completions, because polls may take long. */
 static void send_paced(struct stream *stream)
 {
 	struct ibv_wc wc[SENDS];
@@ -238,8 +244,8 @@ static void send_paced(struct stream *stream)
 	while (more || stream->retired < stream->sent) {
 		int got = ibv_poll_cq(stream->send_cq, SENDS, wc);
 
-		for (int i = 0; i < got && is_good(&wc[i], "send"); i++)
-			stream->retired++;
+		for (int i = 0; i < got; i++)
+			retire(stream, &wc[i]);
 		for (int i = 0; more && i < AT_ONCE && stream->sent < PACED; i++)
 			send_one(stream);
 		more = more && (stream->sent < SENDS || !pair_may_go(stream->pair));

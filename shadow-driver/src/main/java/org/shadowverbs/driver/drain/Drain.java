@@ -37,6 +37,7 @@ import org.shadowverbs.driver.nativelib.VerbsErrno;
  * one thread, with the gate closed.
  */
 public final class Drain {
+    /** So many last looks in succession find nothing, where connections are unreliable, with a rest between two. */
     private static final int LAST_LOOKS = 8;
     private static final long LAST_LOOK_NANOS = 250_000;
 
@@ -169,16 +170,22 @@ public final class Drain {
      */
     public void finish(final int seconds) throws Refusal {
         final long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(seconds);
+        int looks = 1;
         for (final Connection c : connections) {
-            if (!c.qp.reliable() && DrainPolicy.needsFlush(c.end, c.qp.datagrams(), new NativeSendLog(c.qp))) {
+            if (c.qp.reliable()) {
+                continue;
+            }
+            if (!c.qp.datagrams()) {
+                looks = LAST_LOOKS;
+            }
+            if (DrainPolicy.needsFlush(c.end, c.qp.datagrams(), new NativeSendLog(c.qp))) {
                 flush(c);
             }
         }
-        final int looks = connections.stream().anyMatch(c -> !c.qp.reliable() && !c.qp.datagrams()) ? LAST_LOOKS : 1;
         int left = looks;
         do {
             if (System.nanoTime() > end) {
-                throw new Refusal(waitingFor() + " for " + seconds + " s");
+                throw new Refusal((flushed() ? "completions still come" : waitingFor()) + " for " + seconds + " s");
             }
             if (left < looks) {
                 LockSupport.parkNanos(LAST_LOOK_NANOS);

@@ -21,6 +21,7 @@ import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.LocalPort;
 import org.shadowverbs.fabric.harness.Running;
+import org.shadowverbs.fabric.harness.Selfcheck;
 import org.shadowverbs.fabric.harness.TwoHosts;
 
 /**
@@ -133,7 +134,7 @@ final class TcpConnectionsSystemTest {
                 TwoHosts.await("the restart", () -> restart.lines("restored ") > 0, restart);
             } catch (IOException e) {
                 // What one host says may be no more than what the end of the other one has done to it.
-                throw new IOException(restarts.stream().map(r -> r.name() + ": " + words(r)).collect(Collectors.joining()), e);
+                throw new IOException(Selfcheck.said(restarts), e);
             }
         }
         return restarts;

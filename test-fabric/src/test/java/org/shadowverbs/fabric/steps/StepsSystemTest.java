@@ -18,6 +18,7 @@ import net.jqwik.api.constraints.Size;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Running;
+import org.shadowverbs.fabric.harness.Selfcheck;
 
 /**
  * Any legal sequence of verbs, with a checkpoint, a restart and another checkpoint inserted anywhere, looks to the
@@ -109,11 +110,7 @@ final class StepsSystemTest {
             }
         }
         if (restarted.awaitEnd(ENDING) != 0) {
-            final StringBuilder said = new StringBuilder(restarted.output() + restarted.errors());
-            for (final Running program : programs) {
-                said.append(program.name()).append(": ").append(program.errors());
-            }
-            throw new AssertionError(said);
+            throw new AssertionError(Selfcheck.said(List.of(restarted)) + Selfcheck.said(programs));
         }
     }
 
