@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <infiniband/verbs.h>
 
-#define MOCK_RING 4096
+#define MOCK_RING 256
 #define MOCK_SGES 16
 
 struct mock_request {
