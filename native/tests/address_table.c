@@ -220,7 +220,7 @@ static void ports_tell_whose_they_are_at_a_shared_address(void)
 
 static void many_hosts_share_an_address(void)
 {
-	char text[4096] = "", name[8];
+	char text[4096] = "", name[16];
 	struct sv_address_table *table;
 
 	for (int i = 0; i < 30; i++)
