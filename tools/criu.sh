@@ -5,9 +5,10 @@
 #
 # CRIU has to know the kernel's own mappings, so a distribution's version may be too old for the kernel it finds. Before
 # 4.2 it also needs breakpoints of the processor, which some virtual machines do not have. The installed CRIU is taken if
-# it saves a process and brings it back; else that of this Debian release, then those of later suites, each unpacked with
-# its libraries into the project's own folder. Nothing of the system is replaced. Packages come from the mirror, and
-# through the proxy, that apt is configured with, and apt checks their signatures.
+# it saves a process and brings it back; else that of this Debian release or of a later suite, unpacked with its
+# libraries into the project's own folder: first those that are not older than the kernel, as releases know it. Nothing of
+# the system is replaced. Packages come from the mirror, and through the proxy, that apt is configured with, and apt
+# checks their signatures.
 set -u
 
 root=$(cd "$(dirname "$0")/.." && pwd -P)
@@ -73,6 +74,26 @@ archive()
 	. /etc/os-release
 	apt-get update --print-uris 2>/dev/null |
 		sed -n "s#^'\(.*\)/dists/$VERSION_CODENAME/\(In\)\{0,1\}Release'.*#\1#p" | head -n 1
+}
+
+# This release and later ones in the order in which their CRIU is tried.
+suites()
+{
+	running=$(uname -r | cut -d . -f 1-2)
+	older=
+	for suite in "$(. /etc/os-release && echo "$VERSION_CODENAME")" $later_suites; do
+		case $suite in
+		bookworm) kernel=6.1 ;;
+		trixie) kernel=6.12 ;;
+		*) kernel=$running ;;
+		esac
+		if printf '%s\n' "$running" "$kernel" | sort -C -V; then
+			echo "$suite"
+		else
+			older="$older $suite"
+		fi
+	done
+	echo "$older"
 }
 
 private_apt()
@@ -170,7 +191,7 @@ if [ -z "$uri" ]; then
 	say "no Debian archive in apt's configuration; install a CRIU that passes 'criu check' on kernel $(uname -r)"
 	exit 1
 fi
-for suite in "$(. /etc/os-release && echo "$VERSION_CODENAME")" $later_suites; do
+for suite in $(suites); do
 	if ! unpack "$suite"; then
 		say "CRIU of Debian $suite can't be had: $(tail -n 1 "$log")"
 		continue

@@ -109,16 +109,24 @@ install_missing()
 }
 
 export DEBIAN_FRONTEND=noninteractive
-status=0
 [ $# -gt 0 ] || set -- build run
+needed=
 for purpose; do
 	case $purpose in
-	build) install_missing $for_build && "$tools/jdk.sh" >/dev/null || status=1 ;;
-	run) install_missing $for_run && "$tools/criu.sh" || status=1 ;;
-	test) install_missing $for_test || status=1 ;;
-	bench) install_missing $for_bench || status=1 ;;
-	guest) install_missing $(grep -v '^#' "$tools/../test-fabric/guest/packages") || status=1 ;;
+	build) needed="$needed $for_build" ;;
+	run) needed="$needed $for_run" ;;
+	test) needed="$needed $for_test" ;;
+	bench) needed="$needed $for_bench" ;;
+	guest) needed="$needed $(grep -v '^#' "$tools/../test-fabric/guest/packages")" ;;
 	*) echo "usage: $0 [build|run|test|bench|guest...]" >&2; exit 2 ;;
+	esac
+done
+status=0
+install_missing $needed || status=1
+for purpose; do
+	case $purpose in
+	build) "$tools/jdk.sh" >/dev/null || status=1 ;;
+	run) [ "$status" != 0 ] || "$tools/criu.sh" || status=1 ;;
 	esac
 done
 exit $status
