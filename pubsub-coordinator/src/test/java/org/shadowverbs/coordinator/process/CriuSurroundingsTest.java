@@ -58,8 +58,7 @@ final class CriuSurroundingsTest extends RealProcesses {
 
     @Test
     void givesPipesAnew() throws Exception {
-        final Process process = process(programs.counter(), "600", "4", "0").start();
-        started.add(process);
+        final Process process = start(process(programs.counter(), "600", "4", "0"));
         final var reader = process.inputReader();
         final List<String> lines = new ArrayList<>();
         for (int i = 0; i < 20; i++) {

@@ -74,10 +74,11 @@ abstract class RealProcesses {
     }
 
     Process start(final Path output, final String... command) throws IOException {
-        final Process process = process(command)
-                .redirectOutput(output.toFile())
-                .redirectError(folder.resolve("err").toFile())
-                .start();
+        return start(process(command).redirectOutput(output.toFile()).redirectError(folder.resolve("err").toFile()));
+    }
+
+    Process start(final ProcessBuilder builder) throws IOException {
+        final Process process = builder.start();
         started.add(process);
         return process;
     }
