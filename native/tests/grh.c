@@ -237,6 +237,7 @@ static void arrive(struct listener *l, uint32_t number, uint16_t lid, unsigned f
 		.byte_len = MESSAGE, .qp_num = qp->v.qp_num, .src_qp = number, .slid = lid, .wc_flags = flags,
 	};
 
+	queue->completed++;
 	mock_push(mock_cq(l->qp->recv_cq), &wc);
 }
 

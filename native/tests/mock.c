@@ -344,13 +344,23 @@ static void copy_sges(struct mock_request *request, const struct ibv_sge *list, 
 		request->sges[i] = list[i];
 }
 
+/* Where the next request of this queue is kept. */
+static struct mock_request *next_place(struct mock_queue *queue)
+{
+	if (queue->posted - queue->completed >= MOCK_RING) {
+		fprintf(stderr, "mock: more than %d requests of a queue have not completed\n", MOCK_RING);
+		abort();
+	}
+	return &queue->requests[queue->posted % MOCK_RING];
+}
+
 static int post_send_alone(struct mock_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
 {
 	struct ibv_qp *v = &qp->v;
 
 	pthread_mutex_lock(&lock);
 	for (; wr; wr = wr->next) {
-		struct mock_request *request = &qp->send.requests[qp->send.posted % MOCK_RING];
+		struct mock_request *request = next_place(&qp->send);
 
 		if (fails() || v->state < IBV_QPS_RTS) {
 			*bad = wr;
@@ -392,8 +402,9 @@ static int post_send(struct ibv_qp *v, struct ibv_send_wr *wr, struct ibv_send_w
 
 static void queue_receive(struct mock_queue *queue, const struct ibv_recv_wr *wr)
 {
-	struct mock_request *request = &queue->requests[queue->posted++ % MOCK_RING];
+	struct mock_request *request = next_place(queue);
 
+	queue->posted++;
 	request->recv = *wr;
 	copy_sges(request, wr->sg_list, wr->num_sge);
 }
