@@ -434,12 +434,25 @@ static int post_srq_recv(struct ibv_srq *v, struct ibv_recv_wr *wr, struct ibv_r
 	return err;
 }
 
+static void complete_shared(struct mock_srq *srq, unsigned number, struct mock_qp *qp, enum ibv_wc_status status,
+			    uint32_t byte_len)
+{
+	take_receive(qp, srq->cq ? srq->cq : qp->v.recv_cq, &srq->recv.requests[number % MOCK_RING], status, byte_len);
+	srq->recv.completed++;
+}
+
 void mock_complete_shared(struct mock_srq *srq, unsigned number, struct mock_qp *qp, enum ibv_wc_status status,
 			  uint32_t byte_len)
 {
 	pthread_mutex_lock(&lock);
-	take_receive(qp, srq->cq ? srq->cq : qp->v.recv_cq, &srq->recv.requests[number % MOCK_RING], status, byte_len);
-	srq->recv.completed++;
+	complete_shared(srq, number, qp, status, byte_len);
+	pthread_mutex_unlock(&lock);
+}
+
+void mock_complete_shared_oldest(struct mock_srq *srq, struct mock_qp *qp)
+{
+	pthread_mutex_lock(&lock);
+	complete_shared(srq, srq->recv.completed, qp, IBV_WC_SUCCESS, 1);
 	pthread_mutex_unlock(&lock);
 }
 

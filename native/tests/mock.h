@@ -94,6 +94,8 @@ void mock_complete_recvs(struct mock_qp *qp, unsigned count, enum ibv_wc_status 
 /* The receive of an SRQ that was posted as the so manyth (from 0) completes with a message of that QP. */
 void mock_complete_shared(struct mock_srq *srq, unsigned number, struct mock_qp *qp, enum ibv_wc_status status,
 			  uint32_t byte_len);
+/* The oldest receive of an SRQ whose receives complete in order; threads may do so at once. */
+void mock_complete_shared_oldest(struct mock_srq *srq, struct mock_qp *qp);
 /* The last request posted to the receive queue takes a message of these bytes. */
 void mock_receive(struct mock_qp *qp, const void *bytes, uint32_t length);
 /* Completions taken from the real queue in all. */
