@@ -102,17 +102,21 @@ public final class CoordinatorClient {
         }
     }
 
-    /**
-     * A number that a coordinator says of its job when it is pinged; 0 when nobody listens there. It is looked for in the text: a
-     * command that becomes a program does not load what reads JSON.
-     */
-    static int number(final Address address, final String name) throws CommandException {
+    /** What a coordinator says of its job when it is pinged, all of one moment; empty when nobody listens there. */
+    static String said(final Address address) throws CommandException {
         try {
-            final Matcher found = Pattern.compile('"' + name + "\":(\\d{1,9})").matcher(call(address, "ping", Map.of(), 10_000,
-                    line -> { }).json());
-            return found.find() ? Integer.parseInt(found.group(1)) : 0;
+            return call(address, "ping", Map.of(), 10_000, line -> { }).json();
         } catch (Unreachable | Lost e) {
-            return 0;
+            return "";
         }
+    }
+
+    /**
+     * A number in what it has said; 0 when it has not said it. It is looked for in the text: a command that becomes a program does not
+     * load what reads JSON.
+     */
+    static int number(final String said, final String name) {
+        final Matcher found = Pattern.compile('"' + name + "\":(\\d{1,9})").matcher(said);
+        return found.find() ? Integer.parseInt(found.group(1)) : 0;
     }
 }

@@ -182,10 +182,12 @@ final class LaunchCommand extends CliCommand {
      * @throws CommandException this one is to begin that, and there are programs that it would not bring back
      */
     private boolean heals(final Address address) throws CommandException {
-        if (CoordinatorClient.number(address, "recover") > 0) {
+        // Of one moment: another launch may begin it meanwhile, and its program is no other's then.
+        final String said = CoordinatorClient.said(address);
+        if (CoordinatorClient.number(said, "recover") > 0) {
             return true;
         }
-        if (recovery.options().asked() && CoordinatorClient.number(address, "programs") > 0) {
+        if (recovery.options().asked() && CoordinatorClient.number(said, "programs") > 0) {
             throw new CommandException("launch: programs of this job run already that were launched without --recover; a job heals"
                     + " itself from its first program on, or never");
         }

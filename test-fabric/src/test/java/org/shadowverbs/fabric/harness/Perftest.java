@@ -8,6 +8,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
@@ -15,11 +16,13 @@ import java.util.stream.Stream;
 
 /** Runs of Debian's perftest that measure until they are told to end, however long what comes in between takes. */
 public final class Perftest {
-    /** Of margin and measuring: perftest's first alarm begins to measure, the second ends that, and the third ends the program. */
-    private static final List<String> UNTIL_TOLD = List.of("-F", "-D", "1000", "-f", "1");
+    /** Perftest's first alarm begins to measure, the second ends that, and the third ends the program; its own come too late. */
+    private static final List<String> UNTIL_TOLD = List.of("-F", "-D", "10000", "-f", "4000");
     private static final Duration ENDING = Running.DEADLINE;
-    /** Longer than the margin, after which a program that has been told to end measuring ends. Twice as long each time. */
-    private static final Duration BETWEEN_SIGNALS = Duration.ofMillis(1500);
+    private static final Duration MEASURING = Duration.ofMillis(500);
+    private static final Duration MEASURED = Duration.ofMillis(100);
+    /** Until who has been told to end, and has not, is told again; twice as long each time. Not all had a handler for the first. */
+    private static final Duration ENDS = Duration.ofMillis(1500);
     /** Size, iterations and figures. A deviation may be the root of a little less than nothing. */
     private static final String ROW = "[0-9]+\\s+[0-9]+\\s+";
     private static final String FIGURES = "([0-9.\\s]|-nan)+";
@@ -50,15 +53,14 @@ public final class Perftest {
      */
     public static void end(final Running... programs) throws IOException, InterruptedException {
         final long deadline = System.nanoTime() + ENDING.toNanos();
-        Duration pause = BETWEEN_SIGNALS;
+        final Iterator<Duration> pauses = Stream.concat(Stream.of(MEASURING, MEASURED), Stream.iterate(ENDS, p -> p.multipliedBy(2))).iterator();
         while (Stream.of(programs).anyMatch(Running::isRunning) && System.nanoTime() < deadline) {
             for (final Running program : programs) {
                 if (program.output().lines().noneMatch(line -> line.strip().matches(ROW + FIGURES_OF_NO_CLOCK))) {
                     alarm(program);
                 }
             }
-            final long next = System.nanoTime() + pause.toNanos();
-            pause = pause.multipliedBy(2);
+            final long next = System.nanoTime() + pauses.next().toNanos();
             for (final Running program : programs) {
                 program.endsWithin(Duration.ofNanos(Math.max(0, next - System.nanoTime())));
             }
