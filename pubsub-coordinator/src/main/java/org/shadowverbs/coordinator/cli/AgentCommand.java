@@ -21,6 +21,7 @@ import org.shadowverbs.coordinator.store.ChronicleStore;
 import org.shadowverbs.coordinator.store.LazyStore;
 import org.shadowverbs.coordinator.store.MemoryStore;
 import org.shadowverbs.coordinator.store.PublishedStore;
+import org.shadowverbs.coordinator.system.Autogroup;
 
 /**
  * {@code agent}: one for each host and coordinator. What follows {@code --} is the command that starts the coordinator
@@ -53,6 +54,7 @@ final class AgentCommand extends CliCommand {
         if (background.get()) {
             return daemon(address);
         }
+        Autogroup.comeFirst();
         try (Agent agent = new Agent(options(address, Verdict.SAME_BACKEND, own(), spare.get(), coordinatorCommand.get()), new Criu(),
                 store(address))) {
             if (!agent.awaitJoined(JOIN_MILLIS)) {

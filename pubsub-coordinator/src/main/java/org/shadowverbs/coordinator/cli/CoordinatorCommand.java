@@ -19,6 +19,7 @@ import org.shadowverbs.coordinator.store.JobStore;
 import org.shadowverbs.coordinator.store.LazyStore;
 import org.shadowverbs.coordinator.store.RedisStore;
 import org.shadowverbs.coordinator.store.StorePlace;
+import org.shadowverbs.coordinator.system.Autogroup;
 
 /** {@code coordinator}: in the foreground, or with {@code --daemon} as a process of its own. */
 final class CoordinatorCommand extends CliCommand {
@@ -65,6 +66,7 @@ final class CoordinatorCommand extends CliCommand {
         if (background.get()) {
             return daemon();
         }
+        Autogroup.comeFirst();
         try {
             return serve(place);
         } catch (IOException e) {

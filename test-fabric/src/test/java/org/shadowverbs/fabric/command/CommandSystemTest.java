@@ -36,6 +36,11 @@ final class CommandSystemTest {
             assertTrue(job.succeed("status", at(job)).contains("selfcheck"));
             assertEquals(2, JSON.readTree(job.succeed("status", at(job, "--json"))).get("ranks").size());
             final String folder = job.checkpoint().get("folder").asText();
+            for (final long service : Stream.concat(job.coordinatorPids().stream(), job.agentPids().stream()).toList()) {
+                // Where the kernel has such groups: programs that poll must leave the services what they need.
+                final Path group = Path.of("/proc", Long.toString(service), "autogroup");
+                assertTrue(!Files.exists(group) || Files.readString(group).contains("nice -19"), group.toString());
+            }
 
             final JsonNode list = JSON.readTree(job.succeed("list", at(job, "--json")));
             assertEquals(1, list.get("schema").asInt());
