@@ -82,14 +82,14 @@ final class LaunchCommand extends CliCommand {
         final Path program = Program.find(argv.get().getFirst(), environment.getOrDefault("PATH", "/usr/bin:/bin"));
         Program.check(program);
         final Map<String, String> settings = new LinkedHashMap<>();
-        if (ckptdir.get() != null || !coordinatorRuns(address)) {
-            settings.put("ckptdir", CheckpointDirectory.of(ckptdir.get(), environment).toString());
-        }
         settings.putAll(interval.settings());
         settings.putAll(images.settings());
         settings.putAll(recovery.options().settings());
         if (keep.get() != null) {
             settings.put("keep", keep.get().toString());
+        }
+        if (ckptdir.get() != null || !coordinatorRuns(address)) {
+            settings.put("ckptdir", CheckpointDirectory.of(ckptdir.get(), environment).toString());
         }
         final Path socket = daemons(address, settings);
         final String secret = address.secret();

@@ -8,10 +8,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashSet;
-import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
+import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /** Runs of Debian's perftest that measure until they are told to end, however long what comes in between takes. */
@@ -19,7 +19,6 @@ public final class Perftest {
     /** Perftest's first alarm begins to measure, the second ends that, and the third ends the program; its own come too late. */
     private static final List<String> UNTIL_TOLD = List.of("-F", "-D", "10000", "-f", "4000");
     private static final Duration ENDING = Running.DEADLINE;
-    private static final Duration MEASURING = Duration.ofMillis(500);
     private static final Duration MEASURED = Duration.ofMillis(100);
     /** Until who has been told to end, and has not, is told again; twice as long each time. Not all had a handler for the first. */
     private static final Duration ENDS = Duration.ofMillis(1500);
@@ -39,9 +38,10 @@ public final class Perftest {
         return Stream.concat(Stream.of(program.split(" ")), UNTIL_TOLD.stream()).toArray(String[]::new);
     }
 
-    /** Waits until those programs have measured for a while. */
+    /** Waits until those programs, or one of those that each has started, have measured for a while. */
     public static void work(final Job job, final Running... programs) throws IOException, InterruptedException {
         for (final Running program : programs) {
+            job.await("the programs to begin", () -> !measuring(program).isEmpty(), programs);
             job.await("the programs to measure", program.takes(SECONDS_OF_WORK), programs);
         }
     }
@@ -53,28 +53,44 @@ public final class Perftest {
      */
     public static void end(final Running... programs) throws IOException, InterruptedException {
         final long deadline = System.nanoTime() + ENDING.toNanos();
-        final Iterator<Duration> pauses = Stream.concat(Stream.of(MEASURING, MEASURED), Stream.iterate(ENDS, p -> p.multipliedBy(2))).iterator();
+        tell(programs);
+        measure(deadline, programs);
+        tell(programs);
+        Duration pause = MEASURED;
         while (Stream.of(programs).anyMatch(Running::isRunning) && System.nanoTime() < deadline) {
-            for (final Running program : programs) {
-                if (program.output().lines().noneMatch(line -> line.strip().matches(ROW + FIGURES_OF_NO_CLOCK))) {
-                    alarm(program);
-                }
-            }
-            final long next = System.nanoTime() + pauses.next().toNanos();
+            final long next = System.nanoTime() + pause.toNanos();
+            pause = pause == MEASURED ? ENDS : pause.multipliedBy(2);
             for (final Running program : programs) {
                 program.endsWithin(Duration.ofNanos(Math.max(0, next - System.nanoTime())));
             }
+            tell(programs);
         }
         for (final Running program : programs) {
             program.succeed(ENDING);
         }
     }
 
+    private static void tell(final Running... programs) throws IOException, InterruptedException {
+        for (final Running program : programs) {
+            if (program.isRunning() && program.output().lines().noneMatch(line -> line.strip().matches(ROW + FIGURES_OF_NO_CLOCK))) {
+                alarm(program);
+            }
+        }
+    }
+
+    /** Until all that measure have worked for a while, however long that takes them on a busy machine. */
+    private static void measure(final long deadline, final Running... programs) throws InterruptedException {
+        final List<BooleanSupplier> work = Stream.of(programs).filter(program -> !measuring(program).isEmpty())
+                .map(program -> program.takes(SECONDS_OF_WORK)).toList();
+        while (!work.stream().allMatch(BooleanSupplier::getAsBoolean) && Stream.of(programs).allMatch(Running::isRunning)
+                && System.nanoTime() < deadline) {
+            Thread.sleep(50);
+        }
+    }
+
     /** Ends what a program measures, or what a command that has started it. */
     public static void alarm(final Running program) throws IOException, InterruptedException {
-        final Set<Long> pids = new LinkedHashSet<>(List.of(program.pid()));
-        program.descendants().forEach(d -> pids.add(d.pid()));
-        pids.removeIf(pid -> !measures(Path.of("/proc", Long.toString(pid), "status")));
+        final Set<Long> pids = measuring(program);
         // qperf's server has a process for each client, which measures; both read /proc/stat at one offset when they are told.
         final Set<Long> servers = new HashSet<>();
         pids.forEach(pid -> ProcessHandle.of(pid).flatMap(ProcessHandle::parent).ifPresent(parent -> servers.add(parent.pid())));
@@ -82,6 +98,13 @@ public final class Perftest {
         for (final long pid : pids) {
             new ProcessBuilder("kill", "-ALRM", Long.toString(pid)).start().waitFor(); // it may just have ended
         }
+    }
+
+    private static Set<Long> measuring(final Running program) {
+        final Set<Long> pids = new LinkedHashSet<>(List.of(program.pid()));
+        program.descendants().forEach(d -> pids.add(d.pid()));
+        pids.removeIf(pid -> !measures(Path.of("/proc", Long.toString(pid), "status")));
+        return pids;
     }
 
     /** Whether it is a program of perftest's, or qperf, that has a handler of alarms (proc_pid_status(5)). */
