@@ -8,10 +8,10 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.HashSet;
+import java.util.Iterator;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Set;
-import java.util.function.BooleanSupplier;
 import java.util.stream.Stream;
 
 /** Runs of Debian's perftest that measure until they are told to end, however long what comes in between takes. */
@@ -19,6 +19,8 @@ public final class Perftest {
     /** Perftest's first alarm begins to measure, the second ends that, and the third ends the program; its own come too late. */
     private static final List<String> UNTIL_TOLD = List.of("-F", "-D", "10000", "-f", "4000");
     private static final Duration ENDING = Running.DEADLINE;
+    /** Where others send as much as they can, a round trip takes a tenth of a second. */
+    private static final Duration MEASURING = Duration.ofMillis(1500);
     private static final Duration MEASURED = Duration.ofMillis(100);
     /** Until who has been told to end, and has not, is told again; twice as long each time. Not all had a handler for the first. */
     private static final Duration ENDS = Duration.ofMillis(1500);
@@ -53,38 +55,20 @@ public final class Perftest {
      */
     public static void end(final Running... programs) throws IOException, InterruptedException {
         final long deadline = System.nanoTime() + ENDING.toNanos();
-        tell(programs);
-        measure(deadline, programs);
-        tell(programs);
-        Duration pause = MEASURED;
+        final Iterator<Duration> pauses = Stream.concat(Stream.of(MEASURING, MEASURED), Stream.iterate(ENDS, p -> p.multipliedBy(2))).iterator();
         while (Stream.of(programs).anyMatch(Running::isRunning) && System.nanoTime() < deadline) {
-            final long next = System.nanoTime() + pause.toNanos();
-            pause = pause == MEASURED ? ENDS : pause.multipliedBy(2);
+            for (final Running program : programs) {
+                if (program.output().lines().noneMatch(line -> line.strip().matches(ROW + FIGURES_OF_NO_CLOCK))) {
+                    alarm(program);
+                }
+            }
+            final long next = System.nanoTime() + pauses.next().toNanos();
             for (final Running program : programs) {
                 program.endsWithin(Duration.ofNanos(Math.max(0, next - System.nanoTime())));
             }
-            tell(programs);
         }
         for (final Running program : programs) {
             program.succeed(ENDING);
-        }
-    }
-
-    private static void tell(final Running... programs) throws IOException, InterruptedException {
-        for (final Running program : programs) {
-            if (program.isRunning() && program.output().lines().noneMatch(line -> line.strip().matches(ROW + FIGURES_OF_NO_CLOCK))) {
-                alarm(program);
-            }
-        }
-    }
-
-    /** Until all that measure have worked for a while, however long that takes them on a busy machine. */
-    private static void measure(final long deadline, final Running... programs) throws InterruptedException {
-        final List<BooleanSupplier> work = Stream.of(programs).filter(program -> !measuring(program).isEmpty())
-                .map(program -> program.takes(SECONDS_OF_WORK)).toList();
-        while (!work.stream().allMatch(BooleanSupplier::getAsBoolean) && Stream.of(programs).allMatch(Running::isRunning)
-                && System.nanoTime() < deadline) {
-            Thread.sleep(50);
         }
     }
 
@@ -129,7 +113,7 @@ public final class Perftest {
         final String row = client.output().lines().filter(l -> l.strip().matches(figures))
                 .reduce((a, b) -> b).orElseThrow(() -> new AssertionError("no result: " + said));
         final String[] fields = row.strip().split("\\s+");
-        assertTrue(Long.parseLong(fields[1]) > 10, said);
+        assertTrue(Long.parseLong(fields[1]) > 2, said);
         if (clockUnknown) {
             return;
         }
