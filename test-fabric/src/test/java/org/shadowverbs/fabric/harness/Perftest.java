@@ -19,8 +19,7 @@ public final class Perftest {
     /** Perftest's first alarm begins to measure, the second ends that, and the third ends the program; its own come too late. */
     private static final List<String> UNTIL_TOLD = List.of("-F", "-D", "10000", "-f", "4000");
     private static final Duration ENDING = Running.DEADLINE;
-    /** Where others send as much as they can, a round trip takes a tenth of a second. */
-    private static final Duration MEASURING = Duration.ofMillis(1500);
+    private static final Duration MEASURING = Duration.ofMillis(500);
     private static final Duration MEASURED = Duration.ofMillis(100);
     /** Until who has been told to end, and has not, is told again; twice as long each time. Not all had a handler for the first. */
     private static final Duration ENDS = Duration.ofMillis(1500);
@@ -103,8 +102,9 @@ public final class Perftest {
     }
 
     /**
-     * The last line of the table has size, iterations and figures; of bandwidths in MB/s a slow one may be 0.00. On a busy
-     * machine perftest may fail to find out how fast its clock is, says so, and prints figures that are none.
+     * The last line of the table has size, iterations and figures; of bandwidths in MB/s a slow one may be 0.00. A round trip
+     * takes a tenth of a second where others send as much as they can. On a busy machine perftest may fail to find out how fast
+     * its clock is, says so, and prints figures that are none.
      */
     public static void assertPlausible(final Running client) throws Exception {
         final String said = client.name() + ": " + client.output() + client.errors();
