@@ -95,19 +95,19 @@ public final class CoordinatorClient {
 
     /** The name of the job there, or an empty string when nobody listens, or whoever does is just ending. */
     static String ping(final Address address) throws CommandException {
-        try {
-            return call(address, "ping", Map.of(), 10_000, line -> { }).text();
-        } catch (Unreachable | Lost e) {
-            return "";
-        }
+        return pinged(address).text();
     }
 
     /** What a coordinator says of its job when it is pinged, all of one moment; empty when nobody listens there. */
     static String said(final Address address) throws CommandException {
+        return pinged(address).json();
+    }
+
+    private static Result pinged(final Address address) throws CommandException {
         try {
-            return call(address, "ping", Map.of(), 10_000, line -> { }).json();
+            return call(address, "ping", Map.of(), 10_000, line -> { });
         } catch (Unreachable | Lost e) {
-            return "";
+            return new Result(0, "", "");
         }
     }
 
