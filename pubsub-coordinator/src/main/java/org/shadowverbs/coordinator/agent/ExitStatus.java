@@ -2,9 +2,8 @@
 package org.shadowverbs.coordinator.agent;
 
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import org.shadowverbs.coordinator.system.Libc;
+import org.shadowverbs.coordinator.system.Processes;
 
 /**
  * How a process has ended that is nobody's child here. While it is a zombie /proc says it (proc_pid_stat(5), exit_code); once it has
@@ -14,8 +13,6 @@ final class ExitStatus {
     /** Nobody can say. */
     static final int UNKNOWN = -1;
 
-    private static final int STATE_AFTER_NAME = 0;
-    private static final int EXIT_CODE_AFTER_NAME = 49;
     private static final int SIGNAL_BITS = 0x7f;
     private static final int KILLED_BY = 128;
 
@@ -35,9 +32,8 @@ final class ExitStatus {
 
     private static int ofZombie(final long pid) {
         try {
-            final String stat = Files.readString(Path.of("/proc", Long.toString(pid), "stat"));
-            final String[] fields = stat.substring(stat.lastIndexOf(')') + 2).strip().split(" ");
-            return fields[STATE_AFTER_NAME].equals("Z") ? ofWait(Integer.parseInt(fields[EXIT_CODE_AFTER_NAME])) : UNKNOWN;
+            return Processes.stat(pid, Processes.STATE).equals("Z")
+                    ? ofWait(Integer.parseInt(Processes.stat(pid, Processes.EXIT_CODE))) : UNKNOWN;
         } catch (IOException | RuntimeException e) {
             return UNKNOWN; // it has been waited for
         }

@@ -6,18 +6,17 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayDeque;
-import java.util.ArrayList;
 import java.util.Collection;
-import java.util.HashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.stream.Stream;
+import org.shadowverbs.coordinator.system.Processes;
 
 /** Looks at /proc: who descends from whom, and which process another pid namespace calls by a number. */
 final class ProcFs {
     private static final Path PROC = Path.of("/proc");
+    private static final String INNERMOST = "NSpid:";
 
     private ProcFs() {
     }
@@ -40,10 +39,7 @@ final class ProcFs {
 
     /** The roots and all their descendants that exist now. */
     static Set<Long> descendants(final Collection<Long> roots) {
-        final Map<Long, List<Long>> children = new HashMap<>();
-        for (final long pid : all()) {
-            children.computeIfAbsent(parent(pid), p -> new ArrayList<>()).add(pid);
-        }
+        final Map<Long, List<Long>> children = children();
         final Set<Long> found = new LinkedHashSet<>();
         final ArrayDeque<Long> queue = new ArrayDeque<>(roots);
         while (!queue.isEmpty()) {
@@ -68,30 +64,20 @@ final class ProcFs {
         return pid;
     }
 
-    private static List<Long> all() {
-        try (Stream<Path> entries = Files.list(PROC)) {
-            return entries.map(p -> p.getFileName().toString()).filter(n -> Character.isDigit(n.charAt(0)))
-                    .map(Long::valueOf).toList();
+    private static Map<Long, List<Long>> children() {
+        try {
+            return Processes.children();
         } catch (IOException e) {
-            return List.of();
+            return Map.of(); // without /proc nothing else is found either
         }
-    }
-
-    private static long parent(final long pid) {
-        return number(pid, "PPid:", false);
     }
 
     /** What the process calls itself: the last of its numbers, one for each pid namespace. */
     private static long innermostPid(final long pid) {
-        return number(pid, "NSpid:", true);
-    }
-
-    private static long number(final long pid, final String field, final boolean last) {
         try {
             for (final String line : Files.readAllLines(PROC.resolve(pid + "/status"))) {
-                if (line.startsWith(field)) {
-                    final String[] numbers = line.substring(field.length()).strip().split("\\s+");
-                    return Long.parseLong(numbers[last ? numbers.length - 1 : 0]);
+                if (line.startsWith(INNERMOST)) {
+                    return Long.parseLong(line.substring(line.lastIndexOf('\t') + 1));
                 }
             }
         } catch (IOException e) {

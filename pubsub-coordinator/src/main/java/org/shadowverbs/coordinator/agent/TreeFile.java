@@ -14,6 +14,7 @@ import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
+import org.shadowverbs.coordinator.system.Processes;
 
 /**
  * The launched programs, in a file, for an agent that is started anew after a crash. One line each: pid, start time (a
@@ -21,7 +22,6 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Tree;
  */
 final class TreeFile {
     private static final String NAME = "programs";
-    private static final int START_TIME_AFTER_NAME = 19;
 
     private final Path file;
 
@@ -68,8 +68,7 @@ final class TreeFile {
     /** In clock ticks since the boot; "-" for a process that is gone. */
     private static String startTime(final long pid) {
         try {
-            final String stat = Files.readString(Path.of("/proc", Long.toString(pid), "stat"));
-            return stat.substring(stat.lastIndexOf(')') + 2).split(" ")[START_TIME_AFTER_NAME];
+            return Processes.stat(pid, Processes.START_TIME);
         } catch (IOException e) {
             return "-";
         }

@@ -51,6 +51,7 @@ final class TrainingJob {
         final Process program = launch.start();
         try {
             awaitRanks(program, output);
+            call("checkpoint", Map.of("check", "true"));
             call("checkpoint", Map.of());
             final String folder = call("checkpoint", Map.of("kill", "true")).path("folder").asText();
             if (!program.waitFor(DEADLINE_MILLIS, TimeUnit.MILLISECONDS)) {

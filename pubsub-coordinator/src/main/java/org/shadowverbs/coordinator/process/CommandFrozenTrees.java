@@ -21,6 +21,7 @@ import org.shadowverbs.coordinator.images.Compression;
 import org.shadowverbs.coordinator.images.Cores;
 import org.shadowverbs.coordinator.protocol.PrivateFiles;
 import org.shadowverbs.coordinator.system.Libc;
+import org.shadowverbs.coordinator.system.Processes;
 
 /**
  * Trees that were stopped by SIGSTOP, and are saved by a command. A control group's freezer would hold them as well, but also keep
@@ -117,8 +118,7 @@ final class CommandFrozenTrees implements FrozenTrees {
     private static boolean standsStill(final long pid) {
         try (DirectoryStream<Path> threads = Files.newDirectoryStream(Proc.path(pid, "task"))) {
             for (final Path thread : threads) {
-                final String stat = Files.readString(thread.resolve("stat"), StandardCharsets.ISO_8859_1);
-                if ("TtZX".indexOf(stat.charAt(stat.lastIndexOf(')') + 2)) < 0) {
+                if (!"TtZX".contains(Processes.stat(thread.resolve("stat"), Processes.STATE))) {
                     return false;
                 }
             }

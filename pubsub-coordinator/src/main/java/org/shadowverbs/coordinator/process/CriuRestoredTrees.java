@@ -7,6 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import org.shadowverbs.coordinator.system.Processes;
 
 /** Trees that CRIU has restored in a pid namespace of ours. */
 final class CriuRestoredTrees implements RestoredTrees {
@@ -37,7 +38,7 @@ final class CriuRestoredTrees implements RestoredTrees {
     private static Map<Long, Long> members(final long initPid) throws IOException {
         final String namespace = Proc.namespace(initPid, "pid");
         final Map<Long, Long> members = new HashMap<>();
-        for (final long pid : Proc.all()) {
+        for (final long pid : Processes.all()) {
             try {
                 if (Proc.namespace(pid, "pid").equals(namespace)) {
                     members.put(Proc.ids(pid).ownPid(), pid);

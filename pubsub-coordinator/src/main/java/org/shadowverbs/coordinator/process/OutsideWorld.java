@@ -2,7 +2,6 @@
 package org.shadowverbs.coordinator.process;
 
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
@@ -14,6 +13,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.function.LongPredicate;
 import java.util.stream.Collectors;
+import org.shadowverbs.coordinator.system.Processes;
 
 /**
  * What all processes of the host have that others could have in common with them: pipes, sockets, and memory without a name. To
@@ -21,8 +21,6 @@ import java.util.stream.Collectors;
  * and those again that seem to have something: what is neither has only what it could have been handed on a Unix socket since.
  */
 final class OutsideWorld {
-    private static final int RANGE_MODE_OFFSET_DEVICE_INODE_NAME = 6;
-
     /** Who holds a pipe or socket, by its inode. */
     private final Map<Long, Set<Long>> holders = new HashMap<>();
     /** Who has mapped shared memory that has no name any more, by device and inode, as {@link Proc.Mapping#key} has them. */
@@ -42,7 +40,7 @@ final class OutsideWorld {
     /** At the processes that were not there before. */
     void lookAgain() {
         try {
-            for (final long pid : Proc.all()) {
+            for (final long pid : Processes.all()) {
                 if (known.add(pid)) {
                     inodes(pid).forEach(inode -> holders.computeIfAbsent(inode, i -> new HashSet<>()).add(pid));
                     keys(pid).forEach(key -> mappers.computeIfAbsent(key, k -> new HashSet<>()).add(pid));
@@ -75,14 +73,8 @@ final class OutsideWorld {
     private static Set<String> keys(final long pid) {
         final Set<String> keys = new HashSet<>();
         try {
-            for (final String line : Files.readString(Proc.path(pid, "maps"), StandardCharsets.ISO_8859_1).split("\n")) {
-                if (line.endsWith(Proc.DELETED) || line.contains("/memfd:")) {
-                    final String[] field = line.split(" +", RANGE_MODE_OFFSET_DEVICE_INODE_NAME);
-                    if (field[1].endsWith("s")) {
-                        keys.add(field[3] + ":" + field[4]);
-                    }
-                }
-            }
+            Proc.mappings(pid, line -> line.endsWith(Proc.DELETED) || line.contains("/memfd:")).stream()
+                    .filter(Proc.Mapping::shared).forEach(mapping -> keys.add(mapping.key()));
         } catch (final IOException e) {
             return Set.of(); // It has ended.
         }

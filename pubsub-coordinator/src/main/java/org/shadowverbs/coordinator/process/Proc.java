@@ -10,15 +10,12 @@ import java.nio.file.LinkOption;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
+import java.util.function.Predicate;
+import org.shadowverbs.coordinator.system.Processes;
 
 /** What /proc says of one process at one moment. Pids are those of this process's namespace unless named otherwise. */
 final class Proc {
-    /** Fields of a line of /proc/PID/maps: range, mode, offset, device, inode, name. */
-    private static final int MAPS_FIELDS = 6;
-
     private static final int ACCESS_MODE = 3;
 
     private Proc() {
@@ -87,19 +84,25 @@ final class Proc {
     }
 
     static Ids ids(final long pid) throws IOException {
-        final Map<String, String> status = new HashMap<>();
-        for (final String line : Files.readAllLines(path(pid, "status"))) {
-            final int colon = line.indexOf(':');
-            status.put(line.substring(0, colon), line.substring(colon + 1).strip());
-        }
+        final String status = "\n" + Files.readString(path(pid, "status"));
         return new Ids(
                 pid,
-                Long.parseLong(status.get("PPid")),
-                lastNumber(status.get("NSpid")),
-                lastNumber(status.get("NSsid")),
-                status.get("State").charAt(0),
-                status.get("Name"),
-                Integer.parseInt(status.getOrDefault("Threads", "1")));
+                Long.parseLong(status(status, "PPid")),
+                lastNumber(status(status, "NSpid")),
+                lastNumber(status(status, "NSsid")),
+                status(status, "State").charAt(0),
+                status(status, "Name"),
+                Integer.parseInt(status(status, "Threads")));
+    }
+
+    /** What /proc/PID/status has in the line of that name. */
+    private static String status(final String status, final String name) throws IOException {
+        final String before = "\n" + name + ":\t";
+        final int at = status.indexOf(before);
+        if (at < 0) {
+            throw new IOException("/proc/PID/status has no " + name);
+        }
+        return status.substring(at + before.length(), status.indexOf('\n', at + before.length())).strip();
     }
 
     /** Whether there is no such process any more, or only its exit status is left. */
@@ -111,23 +114,11 @@ final class Proc {
         }
     }
 
-    static List<Long> all() throws IOException {
-        final List<Long> pids = new ArrayList<>();
-        try (DirectoryStream<Path> entries = Files.newDirectoryStream(Path.of("/proc"), "[1-9]*")) {
-            for (final Path entry : entries) {
-                pids.add(Long.parseLong(entry.getFileName().toString()));
-            }
-        } catch (final DirectoryIteratorException e) {
-            throw e.getCause();
-        }
-        return pids;
-    }
-
     /** How much the processes of a pid namespace have read so far; it changes when one ends, too. */
     static long read(final String pidNamespace) {
         long bytes = 0;
         try {
-            for (final long pid : all()) {
+            for (final long pid : Processes.all()) {
                 bytes += read(pid, pidNamespace);
             }
         } catch (final IOException e) {
@@ -146,26 +137,6 @@ final class Proc {
         } catch (final IOException e) {
             return 0; // It has ended meanwhile.
         }
-    }
-
-    /** Of the one line of /proc/PID/stat, where the command, which may have any character, is in parentheses. */
-    private static long parent(final long pid) throws IOException {
-        final String stat = Files.readString(path(pid, "stat"), StandardCharsets.ISO_8859_1);
-        final int state = stat.lastIndexOf(')') + 2;
-        return Long.parseLong(stat.substring(state + 2, stat.indexOf(' ', state + 2)));
-    }
-
-    /** Children by parent, of all processes of the host. */
-    static Map<Long, List<Long>> children() throws IOException {
-        final Map<Long, List<Long>> children = new HashMap<>();
-        for (final long pid : all()) {
-            try {
-                children.computeIfAbsent(parent(pid), parent -> new ArrayList<>()).add(pid);
-            } catch (final IOException e) {
-                continue; // It has ended meanwhile.
-            }
-        }
-        return children;
     }
 
     static List<Descriptor> descriptors(final long pid) throws IOException {
@@ -188,14 +159,20 @@ final class Proc {
     }
 
     static List<Mapping> mappings(final long pid) throws IOException {
+        return mappings(pid, line -> true);
+    }
+
+    /** Those of the lines of /proc/PID/maps that are asked for: range, mode, offset, device, inode and, if it has one, name. */
+    static List<Mapping> mappings(final long pid, final Predicate<String> asked) throws IOException {
         final List<Mapping> mappings = new ArrayList<>();
-        for (final String line : Files.readAllLines(path(pid, "maps"))) {
-            final String[] field = line.split(" +", MAPS_FIELDS);
-            final String name = field.length == MAPS_FIELDS ? field[MAPS_FIELDS - 1] : "";
-            if (name.startsWith("/")) {
+        for (final String line : Files.readString(path(pid, "maps"), StandardCharsets.ISO_8859_1).split("\n")) {
+            final int name = line.indexOf('/');
+            if (name > 0 && line.charAt(name - 1) == ' ' && asked.test(line)) { // else a name in brackets has the slash
+                final String[] field = line.substring(0, name).split(" ");
                 mappings.add(new Mapping(
                         field[0], field[1].charAt(3) == 's', field[1].charAt(1) == 'w',
-                        field[3] + ":" + field[4], name));
+                        field[3] + ":" + field[4],
+                        new String(line.substring(name).getBytes(StandardCharsets.ISO_8859_1), StandardCharsets.UTF_8)));
             }
         }
         return mappings;

@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.shadowverbs.coordinator.system.Processes;
 
 /** A process that was launched with all its descendants, and what /proc says of each. */
 final class ProcessTree {
@@ -48,7 +49,7 @@ final class ProcessTree {
 
     private static List<ProcessTree> find(final List<ProcessRoot> launched, final boolean whole) throws CheckpointException {
         try {
-            final Map<Long, List<Long>> children = Proc.children();
+            final Map<Long, List<Long>> children = Processes.children();
             final Map<Long, Long> parents = new HashMap<>();
             children.forEach((parent, pids) -> pids.forEach(pid -> parents.put(pid, parent)));
             final Map<Long, String> names = new LinkedHashMap<>();

@@ -12,6 +12,7 @@ import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
+import java.util.StringTokenizer;
 
 /** The TCP sockets of a process's network namespace. */
 final class TcpSockets {
@@ -19,6 +20,8 @@ final class TcpSockets {
     private static final int LISTEN = 0x0a;
     private static final int CLOSED = 0x07;
     private static final int WORD = 4;
+    /** Which field of a line of /proc/net/tcp is the inode, from 0. */
+    private static final int INODE = 9;
 
     private final Map<Long, Socket> byInode = new HashMap<>();
     private final Map<TcpConnection, Socket> unheld = new HashMap<>();
@@ -93,11 +96,11 @@ final class TcpSockets {
                 continue;
             }
             for (final String line : Files.readAllLines(path)) {
-                final String[] field = line.strip().split(" +");
-                if (field[0].endsWith(":") && field.length > 9) {
+                final String[] field = fields(line);
+                if (field[0].endsWith(":") && field[INODE] != null) {
                     final int colon = field[4].indexOf(':');
                     final Socket socket = new Socket(
-                            Long.parseLong(field[9]), address(field[1]), address(field[2]),
+                            Long.parseLong(field[INODE]), address(field[1]), address(field[2]),
                             Integer.parseInt(field[3], 16),
                             Long.parseLong(field[4].substring(0, colon), 16), Long.parseLong(field[4].substring(colon + 1), 16));
                     if (socket.inode() != 0) {
@@ -109,6 +112,16 @@ final class TcpSockets {
             }
         }
         return sockets;
+    }
+
+    /** The first of a line, as many as there are; those that it lacks are null. */
+    private static String[] fields(final String line) {
+        final String[] fields = new String[INODE + 1];
+        final StringTokenizer words = new StringTokenizer(line);
+        for (int field = 0; field < fields.length && words.hasMoreTokens(); field++) {
+            fields[field] = words.nextToken();
+        }
+        return fields;
     }
 
     Socket get(final long inode) {

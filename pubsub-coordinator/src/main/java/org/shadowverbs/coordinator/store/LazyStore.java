@@ -145,6 +145,22 @@ public final class LazyStore implements PublishedStore {
         }
     }
 
+    /** Of one that can't be opened the heap is all there is: {@link #failure}. */
+    @Override
+    public String settle() {
+        try {
+            awaitOpen();
+        } catch (IllegalStateException e) {
+            return e.getMessage();
+        }
+        lock.lock();
+        try {
+            return current().settle();
+        } finally {
+            lock.unlock();
+        }
+    }
+
     @Override
     public void remove(final String key) {
         change(s -> s.remove(key));

@@ -11,7 +11,7 @@ import java.nio.file.Path;
  * ninth, and what a checkpoint does while the programs run takes nine times as long. See sched(7), "The autogroup feature".
  */
 public final class Autogroup {
-    private static final Path OWN = Path.of("/proc/self/autogroup");
+    private static final Path SELF = Path.of("/proc/self");
     /** As a nice value: 70 times the weight of a group that nobody has changed. */
     private static final String FIRST = "-19";
 
@@ -24,12 +24,12 @@ public final class Autogroup {
      * with processors of its own, and for an ordinary user, who may not ask for that, nothing is changed.
      */
     public static void comeFirst() {
-        final long leader = Libc.session();
-        if (leader == 0 || leader != ProcessHandle.current().pid() && Files.exists(Path.of("/proc", Long.toString(leader)))) {
-            return;
-        }
         try {
-            Files.writeString(OWN, FIRST);
+            final long leader = Long.parseLong(Processes.stat(SELF.resolve("stat"), Processes.SESSION));
+            if (leader == 0 || leader != ProcessHandle.current().pid() && Files.exists(Path.of("/proc", Long.toString(leader)))) {
+                return; // zero: it leads from outside of the pid namespace
+            }
+            Files.writeString(SELF.resolve("autogroup"), FIRST);
         } catch (IOException e) {
             System.getLogger(Autogroup.class.getName()).log(System.Logger.Level.DEBUG, "autogroup: {0}", e.getMessage());
         }

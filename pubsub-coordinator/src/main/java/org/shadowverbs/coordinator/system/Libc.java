@@ -202,14 +202,9 @@ public final class Libc {
         check(NativeFunction.of("fcntl").call(fd, F_SETFD, FD_CLOEXEC), "fcntl " + fd);
     }
 
-    /** The session of this process, by the pid of its leader, which may have ended; 0: that is outside of the pid namespace. */
-    static long session() {
-        return NativeFunction.of("getsid").call(0);
-    }
-
     /** Whether the leader of this process's session is outside of its pid namespace, where no restore can put one. */
     public static boolean isSessionLedFromOutside() {
-        return session() == 0;
+        return NativeFunction.of("getsid").call(0) == 0;
     }
 
     /** Makes this process the leader of a session of its own, also when it leads a process group, which setsid(2) bars. */

@@ -59,6 +59,27 @@ final class LazyStoreTest {
     }
 
     @Test
+    void itHasSettledOnceTheStoreBehindHasWhatWasPut() throws Exception {
+        final CountDownLatch may = new CountDownLatch(1);
+        final Thread settling = Thread.currentThread();
+        try (LazyStore store = new LazyStore(() -> {
+            may.await();
+            return open();
+        }, false)) {
+            store.put("agreed", new byte[] {1});
+            final Thread opens = Thread.ofPlatform().start(() -> {
+                while (settling.getState() == Thread.State.RUNNABLE) {
+                    Thread.onSpinWait(); // until it waits, as it does in settle
+                }
+                may.countDown();
+            });
+            assertEquals("", store.settle());
+            assertArrayEquals(new byte[] {1}, behind.get("agreed"));
+            opens.join();
+        }
+    }
+
+    @Test
     void whatAnEarlierProcessLeftIsWaitedFor() throws Exception {
         behind.put("left", new byte[] {7});
         final CountDownLatch may = new CountDownLatch(1);
