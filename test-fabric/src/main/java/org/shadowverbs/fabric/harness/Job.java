@@ -84,16 +84,13 @@ public final class Job implements AutoCloseable {
         asking = environment;
     }
 
-    /** Starts the coordinator. {@code more} is added to the environment of all commands and programs. */
-    public static Job start(final Path dist, final Map<String, String> more) throws IOException, InterruptedException {
-        final Job job = new Job(dist, more);
-        try {
-            job.startCoordinator();
-        } catch (IOException | InterruptedException | RuntimeException e) {
-            job.close();
-            throw e;
-        }
-        return job;
+    /**
+     * With a coordinator, as soon as one is asked for: a test may want another than the usual one.
+     *
+     * @param more is added to the environment of all commands and programs
+     */
+    public static Job start(final Path dist, final Map<String, String> more) throws IOException {
+        return new Job(dist, more);
     }
 
     /** A fresh coordinator, at a port of its own, in place of the one before. */
@@ -143,6 +140,20 @@ public final class Job implements AutoCloseable {
         return pids;
     }
 
+    private void needCoordinator() {
+        if (port != 0) {
+            return;
+        }
+        try {
+            startCoordinator();
+        } catch (IOException e) {
+            throw new UncheckedIOException(e);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new IllegalStateException("interrupted while the coordinator was started", e);
+        }
+    }
+
     /** Ends what it runs, and it. One that is not there any more is none to be ended. */
     private void endCoordinator() {
         if (port != 0) {
@@ -180,12 +191,13 @@ public final class Job implements AutoCloseable {
     }
 
     public int port() {
+        needCoordinator();
         return port;
     }
 
     /** What coordinator and agent keep of the job while it runs. */
     public Path runDirectory() {
-        return work.resolve("run").resolve(Integer.toString(port));
+        return work.resolve("run").resolve(Integer.toString(port()));
     }
 
     /**
@@ -215,7 +227,7 @@ public final class Job implements AutoCloseable {
     }
 
     /** All commands from now on, and the programs they run, are those of this user, who has no privilege. */
-    public void user(final int id) throws IOException, InterruptedException {
+    public void user(final int id) throws IOException {
         endCoordinator();
         giveTo(id, work, path -> true);
         giveTo(id, fabric, path -> true);
@@ -223,7 +235,6 @@ public final class Job implements AutoCloseable {
         asking = new HashMap<>(environment);
         asking.put("SHADOWVERBS_RUN_DIR", "/nonexistent");
         under = commandOf(id);
-        startCoordinator();
     }
 
     static void giveTo(final int user, final Path folder, final Predicate<Path> which) throws IOException {
@@ -315,6 +326,9 @@ public final class Job implements AutoCloseable {
 
     /** @return false: there is no coordinator any more */
     private boolean end() throws IOException {
+        if (port == 0) {
+            return false;
+        }
         try {
             ask("kill", Map.of("now", "true"));
             return true;
@@ -358,7 +372,7 @@ public final class Job implements AutoCloseable {
 
     private Result ask(final String command, final Map<String, String> arguments)
             throws CommandException, CoordinatorClient.Unreachable {
-        return CoordinatorClient.call(new Address("127.0.0.1", port, true, asking), command, arguments, COMMAND.toMillis(),
+        return CoordinatorClient.call(new Address("127.0.0.1", port(), true, asking), command, arguments, COMMAND.toMillis(),
                 line -> { });
     }
 
@@ -471,7 +485,7 @@ public final class Job implements AutoCloseable {
 
     /** The options that name this job's coordinator. */
     public List<String> at() {
-        return List.of("-h", "127.0.0.1", "-p", Integer.toString(port));
+        return List.of("-h", "127.0.0.1", "-p", Integer.toString(port()));
     }
 
     Running start(final String name, final Map<String, String> with, final List<String> command) throws IOException {

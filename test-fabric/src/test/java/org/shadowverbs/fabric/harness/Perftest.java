@@ -28,7 +28,7 @@ public final class Perftest {
     private static final String FIGURES = "([0-9.\\s]|-nan)+";
     private static final String FIGURES_OF_NO_CLOCK = "[-0-9.infa\\s]+";
     /** Of processor time: enough for thousands of requests. */
-    private static final double SECONDS_OF_WORK = 0.3;
+    private static final double SECONDS_OF_WORK = 0.1;
     private static final long SIGALRM_BIT = 1L << 14 - 1;
 
     private Perftest() {

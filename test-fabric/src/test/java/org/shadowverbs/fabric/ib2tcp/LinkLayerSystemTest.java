@@ -8,13 +8,13 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.params.ParameterizedTest;
-import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.LocalPort;
+import org.shadowverbs.fabric.harness.Pair;
 import org.shadowverbs.fabric.harness.Perftest;
 import org.shadowverbs.fabric.harness.Running;
 
@@ -22,30 +22,38 @@ import org.shadowverbs.fabric.harness.Running;
 final class LinkLayerSystemTest {
     private static final Duration ENDING = Running.DEADLINE;
 
-    /** Debian's qperf knows lids only. Its server starts a process for each client. */
-    @ParameterizedTest
-    @ValueSource(strings = {"rc_lat", "rc_bw", "ud_lat"})
-    void qperfMeasuresOnAfterCheckpointAndAfterRestart(final String measurement) throws Exception {
+    /** Debian's qperf knows lids only. A server of it has one client at a time, and starts a process for each. */
+    @Test
+    void qperfMeasuresOnAfterCheckpointAndAfterRestart() throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("ib2tcp", "--link", "infiniband");
-            final String port = Integer.toString(LocalPort.free());
-            final Running server = job.launch("server", "qperf", "-lp", port);
-            job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
-            final Running client = job.launch("client", "qperf", "-lp", port, "-t", "1000", "-vv", "127.0.0.1", measurement);
-            job.awaitRanks(2, server, client);
-            Perftest.work(job, client);
-            assertEquals(2, job.checkpoint().get("ranks").asInt());
-            Perftest.work(job, client);
+            final List<Pair> pairs = new ArrayList<>();
+            for (final String measurement : List.of("rc_lat", "rc_bw", "ud_lat")) {
+                final String port = Integer.toString(LocalPort.free());
+                final Running server = job.launch("server-" + measurement, "qperf", "-lp", port);
+                job.await("the server to listen", LocalPort.listens(Integer.parseInt(port)), server);
+                pairs.add(new Pair(server, job.launch("client-" + measurement, "qperf", "-lp", port, "-t", "1000", "-vv", "127.0.0.1",
+                        measurement)));
+            }
+            final Running[] clients = pairs.stream().map(Pair::client).toArray(Running[]::new);
+            final int ranks = 2 * pairs.size();
+            job.awaitRanks(ranks, Pair.programs(pairs));
+            Perftest.work(job, clients);
+            assertEquals(ranks, job.checkpoint().get("ranks").asInt());
+            Perftest.work(job, clients);
             final JsonNode checkpoint = job.checkpointed(job.startCheckpoint("--kill"));
-            assertEquals(2, checkpoint.get("ranks").asInt());
+            assertEquals(ranks, checkpoint.get("ranks").asInt());
 
-            final Running restart = job.restartAndAwait(checkpoint.get("folder").asText(), 2);
+            final Running restart = job.restartAndAwait(checkpoint.get("folder").asText(), ranks);
             Perftest.work(job, restart);
             Perftest.alarm(restart);
-            job.await("the client to print what it has measured", () -> client.lines("msg_rate") > 0, restart);
-            final String result = client.output() + client.errors();
-            assertTrue(result.lines().anyMatch(line -> line.strip().matches("(latency|bw) +=.*")), result);
-            assertEquals("", server.output() + server.errors());
+            for (final Pair pair : pairs) {
+                final Running client = pair.client();
+                job.await("the client to print what it has measured", () -> client.lines("msg_rate") > 0, restart);
+                final String result = client.output() + client.errors();
+                assertTrue(result.lines().anyMatch(line -> line.strip().matches("(latency|bw) +=.*")), result);
+                assertEquals("", pair.server().output() + pair.server().errors());
+            }
         }
     }
 

@@ -8,9 +8,9 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
-import org.junit.jupiter.params.provider.ValueSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
 import org.shadowverbs.fabric.harness.Pair;
@@ -27,23 +27,17 @@ final class UcxSystemTest {
 
     /** Over ib2tcp: on a host that has no file for the device, nor any other of InfiniBand's. */
     @ParameterizedTest
-    @CsvSource({"hca, rc tag_lat 8; rc tag_bw 262144; ud tag_lat 1024", "ib2tcp, rc tag_lat 8; ud tag_lat 1024",
-        "ib2tcp, rc tag_bw 262144"})
-    void goesOnAfterCheckpointAndAfterRestart(final String backend, final String tests) throws Exception {
-        try (Job job = start(backend)) {
+    @CsvSource({"hca, ib2tcp, rc tag_lat 8; rc tag_bw 262144; ud tag_lat 1024", "ib2tcp, hca, rc tag_lat 8; ud tag_lat 1024",
+        "ib2tcp, hca, rc tag_bw 65536"})
+    void goesOnAfterCheckpointAndAfterRestartsOnBothBackends(final String first, final String second, final String tests)
+            throws Exception {
+        try (Job job = start(first)) {
             final List<Pair> pairs = launch(job, tests.split("; "));
             job.checkpoint();
             goesOn(job, pairs, Pair.programs(pairs));
-            goesOn(job, pairs, killAndRestart(job, backend, pairs));
-        }
-    }
-
-    @ParameterizedTest
-    @CsvSource({"ib2tcp, hca", "hca, ib2tcp"})
-    void goesOverToTheOtherBackend(final String first, final String second) throws Exception {
-        try (Job job = start(first)) {
-            final List<Pair> pairs = launch(job, "rc tag_bw 65536", "ud tag_lat 1024");
-            goesOn(job, pairs, killAndRestart(job, second, pairs));
+            final Running restarted = killAndRestart(job, first, pairs, Pair.programs(pairs));
+            goesOn(job, pairs, restarted);
+            goesOn(job, pairs, killAndRestart(job, second, pairs, restarted));
         }
     }
 
@@ -51,16 +45,18 @@ final class UcxSystemTest {
      * The TSC, by which UCX measures time, goes on while the job does not exist. What UCX's file says stands in for its own 30 s,
      * for which a test would have to wait.
      */
-    @ParameterizedTest
-    @ValueSource(strings = {"hca", "ib2tcp"})
-    void takesNoPeerForDeadThatDidNotExist(final String backend) throws Exception {
-        try (Job job = start(backend)) {
+    @Test
+    void takesNoPeerForDeadThatDidNotExist() throws Exception {
+        try (Job job = start("hca")) {
             Files.writeString(job.work().resolve("ucx.conf"), "UCX_UD_TIMEOUT=2s\n");
             final List<Pair> pairs = launch(job, "ud tag_lat 8");
-            final String folder = job.checkpoint("--kill").get("folder").asText();
-            final long begin = System.nanoTime();
-            job.await("more than its time-out", () -> System.nanoTime() - begin > 3_000_000_000L);
-            goesOn(job, pairs, job.restartAndAwait(folder, 2 * pairs.size()));
+            for (final String next : List.of("hca", "ib2tcp", "ib2tcp")) {
+                final String folder = job.checkpoint("--kill").get("folder").asText();
+                final long begin = System.nanoTime();
+                job.await("more than its time-out", () -> System.nanoTime() - begin > 3_000_000_000L);
+                job.backend(next);
+                goesOn(job, pairs, job.restartAndAwait(folder, 2 * pairs.size()));
+            }
         }
     }
 
@@ -101,9 +97,10 @@ final class UcxSystemTest {
         return pairs;
     }
 
-    private static Running killAndRestart(final Job job, final String backend, final List<Pair> pairs) throws Exception {
+    private static Running killAndRestart(final Job job, final String backend, final List<Pair> pairs, final Running... running)
+            throws Exception {
         final String folder = job.checkpoint().get("folder").asText();
-        for (final Running program : Pair.programs(pairs)) {
+        for (final Running program : running) {
             program.killHard();
         }
         job.backend(backend);
