@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -22,12 +24,39 @@ import org.shadowverbs.fabric.harness.Running;
 /**
  * The single cases of gate, drain, refill and replay: each program stands where it is difficult (its READY), is
  * checkpointed there, and checks afterwards that everything happened exactly once. All modes of a program run side by
- * side in one job.
+ * side, from one shell: one launch and one image for all.
  */
 final class PairSystemTest {
     private static final Duration ENDING = Running.DEADLINE;
     /** After 4 s of SENDs that wait for a receive: 6 times the longest timer, 655 ms. */
     private static final String RETRIES_THAT_RUN_OUT = "many --mode sends --count 4 --rnr-retry 6 --rnr-timer 0";
+
+    /** One of the programs. @param file what it says */
+    private record Case(String name, Path file) {
+        String said() {
+            try {
+                return Files.readString(file);
+            } catch (IOException e) {
+                throw new UncheckedIOException(e);
+            }
+        }
+
+        long lines(final String text) {
+            return said().lines().filter(line -> line.contains(text)).count();
+        }
+    }
+
+    /** @param shell has started them, and ends when they have, with status 0 if all have; one alone is in its place */
+    private record Cases(Running shell, List<Case> each) {
+        /** Waits for the end. @param running what it is that of: the shell, or the restart of it */
+        void assertDone(final Running running) throws Exception {
+            final int status = running.awaitEnd(ENDING);
+            for (final Case one : each) {
+                assertEquals(2, one.lines("DONE ok "), () -> one.name() + ": " + one.said());
+            }
+            assertEquals(0, status, running.output() + running.errors());
+        }
+    }
 
     /**
      * The checkpoint that the programs have gone on from to their ends is the one that they are restarted from. Devices stay open,
@@ -63,7 +92,7 @@ final class PairSystemTest {
                 // A timer lasts at least as long as it says, and a busy machine may take more than 4 s to begin a checkpoint.
                 job.configure("SV_HCA_RNR_SLOWER=6");
             }
-            final List<Running> programs = launch(job, go, cases.split(", *"));
+            final Cases programs = launch(job, go, cases.split(", *"));
             final JsonNode checkpoint = job.checkpoint();
             assertTrue(checkpoint.get("attached").asBoolean(), checkpoint.toString());
             if (cases.contains(RETRIES_THAT_RUN_OUT)) {
@@ -71,10 +100,7 @@ final class PairSystemTest {
             }
             final String folder = checkpoint.get("folder").asText();
             Files.createFile(go);
-            for (final Running program : programs) {
-                program.succeed(ENDING);
-                assertDone(program);
-            }
+            programs.assertDone(programs.shell());
             Files.delete(go);
             restart(job, "hca", folder, go, programs);
         }
@@ -86,13 +112,10 @@ final class PairSystemTest {
         try (Job job = Distribution.start()) {
             final String[] cases = {"share-map --mode run", "share-map --mode rest"};
             final Path go = job.work().resolve("resumed");
-            final List<Running> programs = launch(job, go, cases);
+            final Cases programs = launch(job, go, cases);
             job.checkpoint();
             Files.createFile(go);
-            for (final Running program : programs) {
-                program.succeed(ENDING);
-                assertDone(program);
-            }
+            programs.assertDone(programs.shell());
             restart(job, "hca", cases);
         }
     }
@@ -128,10 +151,10 @@ final class PairSystemTest {
     void rateLimitsAreLostOnADeviceWithoutPacketPacing() throws Exception {
         try (Job job = Distribution.start()) {
             job.backend("hca");
-            final List<Running> programs = restart(job, "ib2tcp", "pacing");
+            final Case program = restart(job, "ib2tcp", "pacing").each().getFirst();
             for (final int rate : new int[] {9000, 12000}) {
-                assertEquals(2, programs.getFirst().lines(" goes on without its rate limit of " + rate
-                        + " kbit/s: the device has no packet pacing"), programs.getFirst().errors());
+                assertEquals(2, program.lines(" goes on without its rate limit of " + rate
+                        + " kbit/s: the device has no packet pacing"), program::said);
             }
         }
     }
@@ -142,16 +165,16 @@ final class PairSystemTest {
         try (Job job = Distribution.start()) {
             job.backend("hca");
             final Path go = job.work().resolve("go");
-            final Running program = launch(job, go, "xrc --mode crossed").getFirst();
+            final Cases program = launch(job, go, "xrc --mode crossed");
             final String folder = job.checkpoint().get("folder").asText();
-            program.killHard();
+            program.shell().killHard();
             job.startCoordinator();
             job.backend("ib2tcp");
             final Running restart = job.restart(folder);
             assertEquals(1, restart.awaitEnd(ENDING), restart.output());
             assertTrue(restart.errors().contains("its requests have named XRC's shared receive queues of other processes than the"
                     + " peer's, which ib2tcp does not have"), restart.errors());
-            assertEquals(0, program.lines("DONE ok "));
+            assertEquals(0, program.each().getFirst().lines("DONE ok "));
         }
     }
 
@@ -161,57 +184,53 @@ final class PairSystemTest {
         try (Job job = Distribution.start()) {
             final Path go = job.work().resolve("go");
             final String one = "xrc --mode crossed --domain " + job.work().resolve("domain");
-            final List<Running> programs = launch(job, go, one, one);
-            final Running survivor = programs.getLast();
+            final Running victim = launch(job, go, one).shell();
+            final Cases survivor = launch(job, go, one);
             job.set("withhold_polls=1000000000");
             final Running checkpoint = job.startCheckpoint();
             job.await("the drain", () -> "DRAIN".equals(job.stage()), checkpoint);
             // With the one of a pair the other ends, too; either may be missed first.
-            final List<ProcessHandle> pair = programs.getFirst().descendants();
+            final List<ProcessHandle> pair = victim.descendants();
             pair.getFirst().destroyForcibly();
             job.set("withhold_polls=0");
             final String problem = job.failed(checkpoint).get("problem").asText();
             assertTrue(problem.contains("died") && problem.contains("DRAIN")
                     && pair.stream().anyMatch(p -> problem.contains("pid " + p.pid() + ')')), problem);
-            assertTrue(programs.getFirst().awaitEnd(ENDING) != 0);
-            job.awaitRanks(2, survivor);
+            assertTrue(victim.awaitEnd(ENDING) != 0);
+            job.awaitRanks(2, survivor.shell());
             final String folder = job.checkpoint().get("folder").asText();
-            survivor.killHard();
+            survivor.shell().killHard();
             final Running restarted = job.restartAndAwait(folder, 2);
             Files.createFile(go);
-            restarted.succeed(ENDING);
-            assertDone(survivor);
+            survivor.assertDone(restarted);
         }
     }
 
     /** Launches, saves, kills, and restarts. */
-    private static List<Running> restart(final Job job, final String backend, final String... cases) throws Exception {
+    private static Cases restart(final Job job, final String backend, final String... cases) throws Exception {
         final Path go = job.work().resolve("go");
-        final List<Running> programs = launch(job, go, cases);
+        final Cases programs = launch(job, go, cases);
         final String folder = job.checkpoint().get("folder").asText();
-        for (final Running program : programs) {
-            program.killHard();
-        }
+        programs.shell().killHard();
         restart(job, backend, folder, go, programs);
         return programs;
     }
 
-    private static void restart(final Job job, final String backend, final String folder, final Path go,
-            final List<Running> programs) throws Exception {
+    private static void restart(final Job job, final String backend, final String folder, final Path go, final Cases programs)
+            throws Exception {
         job.backend(backend);
-        final Running restarted = job.restartAndAwait(folder, 2 * programs.size());
+        final Running restarted = job.restartAndAwait(folder, 2 * programs.each().size());
         Files.createFile(go);
-        restarted.succeed(ENDING);
-        for (final Running program : programs) {
-            assertDone(program);
-        }
+        programs.assertDone(restarted);
     }
 
     /** Those whose retries run out begin when all others are ready, however long that takes. */
-    private static List<Running> launch(final Job job, final Path go, final String... cases) throws Exception {
-        final Path begin = job.work().resolve(go.getFileName() + "-begin");
-        final List<Running> programs = new ArrayList<>();
-        final List<Running> patient = new ArrayList<>();
+    private static Cases launch(final Job job, final Path go, final String... cases) throws Exception {
+        final Path folder = Files.createTempDirectory(job.work(), go.getFileName() + "-cases-");
+        final Path begin = folder.resolve("begin");
+        final List<String> commands = new ArrayList<>();
+        final List<Case> programs = new ArrayList<>();
+        final List<Case> patient = new ArrayList<>();
         for (final String one : cases) {
             final List<String> command = new ArrayList<>(List.of(one.split(" ")));
             final String name = command.getFirst();
@@ -225,24 +244,25 @@ final class PairSystemTest {
             if (runsOut) {
                 command.addAll(List.of("--begin", begin.toString()));
             }
-            programs.add(job.launch(go.getFileName() + "-" + name + "-" + programs.size(),
-                    command.toArray(new String[0])));
+            programs.add(new Case(one, Files.createFile(folder.resolve(programs.size() + "-" + name))));
+            commands.add(String.join(" ", command) + " >" + programs.getLast().file() + " 2>&1");
             if (!runsOut) {
                 patient.add(programs.getLast());
             }
         }
-        job.awaitRanks(2 * cases.length, programs.toArray(new Running[0]));
-        for (final Running program : patient) {
-            job.awaitLines(program, "READY ", 2);
-        }
+        final String script = commands.size() == 1 ? "exec " + commands.getFirst()
+                : String.join(" & p=\"$p $!\"; ", commands) + " & p=\"$p $!\"; s=0; for i in $p; do wait $i || s=1; done; exit $s";
+        final Running shell = job.launch(folder.getFileName().toString(), "sh", "-c", script);
+        job.awaitRanks(2 * cases.length, shell);
+        awaitReady(job, patient, shell);
         Files.createFile(begin);
-        for (final Running program : programs) {
-            job.awaitLines(program, "READY ", 2);
-        }
-        return programs;
+        awaitReady(job, programs, shell);
+        return new Cases(shell, programs);
     }
 
-    private static void assertDone(final Running program) throws Exception {
-        assertEquals(2, program.lines("DONE ok "), program.name() + ": " + program.output() + program.errors());
+    private static void awaitReady(final Job job, final List<Case> programs, final Running shell) throws Exception {
+        for (final Case one : programs) {
+            job.await(one.name() + " to be ready", () -> one.lines("READY ") >= 2, shell);
+        }
     }
 }

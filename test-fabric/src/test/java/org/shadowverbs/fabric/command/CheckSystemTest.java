@@ -7,6 +7,9 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
@@ -62,12 +65,14 @@ final class CheckSystemTest {
     @ParameterizedTest
     @CsvSource({"true", "false"})
     void whatStandsInTheWayIsSaidToWhoHasLaunched(final boolean root) throws Exception {
-        try (Job job = start(root)) {
+        try (Job job = start(root); ServerSocket other = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             final Path close = job.work().resolve("close");
-            final Running program = job.launch("talker", "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/" + job.port()
+            final Running program = job.launch("talker", "bash", "-c", "exec 3<>/dev/tcp/127.0.0.1/" + other.getLocalPort()
                     + "; until [ -e '" + close + "' ]; do sleep 0.1; done; exec 3>&-; echo closed; exec sleep 1000");
+            other.setSoTimeout((int) COMMAND.toMillis());
+            final Socket talker = other.accept();
             job.await("the line", () -> program.lines(SAID) > 0, program);
-            final String connection = "a TCP connection to 127.0.0.1:" + job.port();
+            final String connection = "a TCP connection to 127.0.0.1:" + other.getLocalPort();
             final String line = program.errors().lines().filter(l -> l.startsWith(SAID)).findFirst().orElseThrow();
             assertTrue(line.contains(connection) && line.contains("fd 3"), line);
 
@@ -80,6 +85,7 @@ final class CheckSystemTest {
 
             Files.createFile(close);
             job.awaitLines(program, "closed", 1);
+            talker.close();
             final JsonNode answer = new ObjectMapper().readTree(job.succeed("checkpoint", at(job, "--check", "--json")));
             assertTrue(answer.get("check").get("possible").asBoolean(), answer::toString);
             assertEquals(1, program.lines(SAID), program.errors());
