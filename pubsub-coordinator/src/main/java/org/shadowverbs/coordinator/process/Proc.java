@@ -84,7 +84,8 @@ final class Proc {
     }
 
     static Ids ids(final long pid) throws IOException {
-        final String status = "\n" + Files.readString(path(pid, "status"));
+        // A command's name may have any bytes.
+        final String status = "\n" + new String(Files.readAllBytes(path(pid, "status")), StandardCharsets.UTF_8);
         return new Ids(
                 pid,
                 Long.parseLong(status(status, "PPid")),

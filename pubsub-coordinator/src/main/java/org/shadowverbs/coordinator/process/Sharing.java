@@ -153,9 +153,21 @@ final class Sharing {
                         holders.computeIfAbsent(descriptor.inode(), inode -> new ArrayList<>())
                                 .add(new Holder(tree, member, descriptor));
                     } else {
-                        descriptor(tree, member, descriptor);
+                        unlessEnded(tree, member, descriptor);
                     }
                 }
+            }
+        }
+    }
+
+    /** Of a process that has ended meanwhile, as children of shells do all the time, a descriptor is gone or nobody's to look at. */
+    private void unlessEnded(final ProcessTree tree, final ProcessTree.Member member, final Proc.Descriptor descriptor)
+            throws IOException {
+        try {
+            descriptor(tree, member, descriptor);
+        } catch (final IOException e) {
+            if (!Proc.ended(member.ids().pid())) {
+                throw e;
             }
         }
     }

@@ -68,6 +68,9 @@ public final class Processes {
         final String line = Files.readString(file, StandardCharsets.ISO_8859_1);
         // The command before it is in parentheses and may have any character.
         int begin = line.lastIndexOf(')') + 2;
+        if (begin < 2) {
+            throw new IOException(file + " has no command");
+        }
         for (int field = STATE; field < number; field++) {
             begin = line.indexOf(' ', begin) + 1;
         }

@@ -92,6 +92,32 @@ final class SharingTest {
                 () -> findings(process.pid()).toString());
     }
 
+    /** Children of a shell come and go while it is looked at; those of this one have its terminal. */
+    @Test
+    void whatHasEndedMeanwhileIsLeftOut() throws Exception {
+        process = new ProcessBuilder("script", "-qfc", "sleep 1000; true", "/dev/null").redirectErrorStream(true)
+                .redirectOutput(out.toFile()).start();
+        while (process.descendants().noneMatch(child -> "sleep".equals(command(child)))) {
+            Thread.onSpinWait();
+        }
+        final List<ProcessTree> trees = ProcessTree.of(List.of(new ProcessRoot("rank 0", process.pid())));
+        assertTrue(trees.getFirst().members().getLast().descriptors().getFirst().target().startsWith("/dev/pts/"), trees.toString());
+        final List<ProcessHandle> children = process.descendants().toList();
+        children.forEach(ProcessHandle::destroyForcibly);
+        for (final ProcessHandle child : children) {
+            child.onExit().get();
+        }
+        assertEquals(List.of(), Sharing.of(trees, request(process.pid())).findings());
+    }
+
+    private static String command(final ProcessHandle process) {
+        try {
+            return Proc.ids(process.pid()).command();
+        } catch (java.io.IOException e) {
+            return ""; // it has ended
+        }
+    }
+
     @Test
     void refusesATreeThatHoldsThisProcess() throws Exception {
         start("none");
