@@ -212,6 +212,7 @@ class RecoveryTest {
             one.run(script, times);
         } finally {
             one.remove();
+            remove(); // what this one has made nobody else removes: jqwik knows no AfterEach
         }
     }
 
