@@ -24,7 +24,7 @@ public interface PublishedStore extends AutoCloseable {
     }
 
     /**
-     * Waits, for a few seconds at most, until what was put outlives what the store is to outlive.
+     * Waits, for a few seconds at most and for {@link #awaitOpen} before, until what was put outlives what the store is to outlive.
      *
      * @return why it does not, or an empty string
      */

@@ -58,12 +58,17 @@ public final class Processes {
         return children;
     }
 
-    /** A field of a process's line. @param number {@link #STATE} or one after it @throws IOException it has ended */
+    /**
+     * A field of a process's line.
+     *
+     * @param number {@link #STATE} or one after it
+     * @throws IOException it has ended
+     */
     public static String stat(final long pid, final int number) throws IOException {
         return stat(PROC.resolve(Long.toString(pid)).resolve("stat"), number);
     }
 
-    /** A field of that file of a process, or of a thread. @param number {@link #STATE} or one after it @throws IOException it has ended */
+    /** Likewise, by the file of that name, of a process or of a thread. */
     public static String stat(final Path file, final int number) throws IOException {
         final String line = Files.readString(file, StandardCharsets.ISO_8859_1);
         // The command before it is in parentheses and may have any character.

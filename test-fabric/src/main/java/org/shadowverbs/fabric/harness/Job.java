@@ -324,6 +324,16 @@ public final class Job implements AutoCloseable {
         return restart;
     }
 
+    /** Takes a checkpoint, kills what runs, and restarts it on that backend, as {@link #restartAndAwait} does. */
+    public Running killAndRestart(final String on, final int ranks, final Running... running) throws IOException, InterruptedException {
+        final String folder = checkpoint().get("folder").asText();
+        for (final Running program : running) {
+            program.killHard();
+        }
+        backend(on);
+        return restartAndAwait(folder, ranks);
+    }
+
     /** @return false: there is no coordinator any more */
     private boolean end() throws IOException {
         if (port == 0) {

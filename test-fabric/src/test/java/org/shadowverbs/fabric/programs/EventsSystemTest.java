@@ -57,7 +57,7 @@ final class EventsSystemTest {
             prints(job, "round ", ranks[0], ranks);
             Running[] running = ranks;
             for (final String next : each.subList(1, each.size())) {
-                running = new Running[] {killAndRestart(job, next, GLOO_RANKS, running)};
+                running = new Running[] {job.killAndRestart(next, GLOO_RANKS, running)};
                 prints(job, "round ", ranks[0], running);
             }
         }
@@ -83,9 +83,9 @@ final class EventsSystemTest {
             work(job, launched);
             job.checkpoint();
             work(job, launched);
-            Running restarted = killAndRestart(job, "ib2tcp", launched.length, launched);
+            Running restarted = job.killAndRestart("ib2tcp", launched.length, launched);
             work(job, restarted);
-            restarted = killAndRestart(job, "hca", launched.length, restarted);
+            restarted = job.killAndRestart("hca", launched.length, restarted);
             work(job, restarted);
         }
     }
@@ -124,16 +124,6 @@ final class EventsSystemTest {
         } catch (IOException e) {
             throw new UncheckedIOException(e);
         }
-    }
-
-    private static Running killAndRestart(final Job job, final String backend, final int ranks, final Running... programs)
-            throws Exception {
-        final String folder = job.checkpoint().get("folder").asText();
-        for (final Running program : programs) {
-            program.killHard();
-        }
-        job.backend(backend);
-        return job.restartAndAwait(folder, ranks);
     }
 
     private static void prints(final Job job, final String line, final Running from, final Running... running)

@@ -64,10 +64,7 @@ final class MpiSystemTest {
         goesOn(job, program, program);
         Running running = program;
         for (final String next : each.subList(1, each.size())) {
-            final String folder = job.checkpoint().get("folder").asText();
-            running.killHard();
-            job.backend(next);
-            running = job.restartAndAwait(folder, ranks);
+            running = job.killAndRestart(next, ranks, running);
             goesOn(job, program, running);
         }
         Files.createFile(go);

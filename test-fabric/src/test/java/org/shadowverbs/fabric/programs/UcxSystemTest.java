@@ -35,9 +35,9 @@ final class UcxSystemTest {
             final List<Pair> pairs = launch(job, tests.split("; "));
             job.checkpoint();
             goesOn(job, pairs, Pair.programs(pairs));
-            final Running restarted = killAndRestart(job, first, pairs, Pair.programs(pairs));
+            final Running restarted = job.killAndRestart(first, 2 * pairs.size(), Pair.programs(pairs));
             goesOn(job, pairs, restarted);
-            goesOn(job, pairs, killAndRestart(job, second, pairs, restarted));
+            goesOn(job, pairs, job.killAndRestart(second, 2 * pairs.size(), restarted));
         }
     }
 
@@ -95,16 +95,6 @@ final class UcxSystemTest {
             job.awaitLines(pair.client(), PROGRESS, 1);
         }
         return pairs;
-    }
-
-    private static Running killAndRestart(final Job job, final String backend, final List<Pair> pairs, final Running... running)
-            throws Exception {
-        final String folder = job.checkpoint().get("folder").asText();
-        for (final Running program : running) {
-            program.killHard();
-        }
-        job.backend(backend);
-        return job.restartAndAwait(folder, 2 * pairs.size());
     }
 
     private static void goesOn(final Job job, final List<Pair> pairs, final Running... running) throws Exception {
