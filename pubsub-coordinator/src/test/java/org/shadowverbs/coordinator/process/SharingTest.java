@@ -95,7 +95,7 @@ final class SharingTest {
     /** Children of a shell come and go while it is looked at; those of this one have its terminal. */
     @Test
     void whatHasEndedMeanwhileIsLeftOut() throws Exception {
-        process = new ProcessBuilder("script", "-qfc", "sleep 1000; true", "/dev/null").redirectErrorStream(true)
+        process = new ProcessBuilder("setsid", "script", "-qfc", "sleep 1000; true", "/dev/null").redirectErrorStream(true)
                 .redirectOutput(out.toFile()).start();
         while (process.descendants().noneMatch(child -> "sleep".equals(command(child)))) {
             Thread.onSpinWait();
