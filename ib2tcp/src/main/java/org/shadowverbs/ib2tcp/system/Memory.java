@@ -137,15 +137,17 @@ public final class Memory {
      */
     public static void copyWords(final long from, final long to, final long bytes, final long place) {
         final long head = Math.min(bytes, -place & 7);
+        final long words = bytes - head & -8;
         copyBytes(from, to, head);
-        long done = head;
-        if (bytes > FEW) {
-            copy(from + head, to + head, bytes - head);
-            return;
+        if (words > FEW && (from - to & 7) == 0) {
+            copy(from + head, to + head, words);
+        } else {
+            // Not by copy, which cuts words where one side is not aligned: it does with AVX-512.
+            for (long done = head; done < head + words; done += 8) {
+                i64(to + done, i64(from + done));
+            }
         }
-        for (; done + 8 <= bytes; done += 8) {
-            i64(to + done, i64(from + done));
-        }
+        final long done = head + words;
         copyBytes(from + done, to + done, bytes - done);
     }
 
