@@ -61,7 +61,7 @@ static bool gather(struct lane *lane, const struct operation *op, const unsigned
 	return true;
 }
 
-static bool check_versioned(struct lane *lane, const struct operation *op)
+static bool check_versioned(struct lane *lane, const struct operation *op, char *said, size_t size)
 {
 	struct connection *connection = lane->connection;
 	uint64_t oldest = UINT64_MAX, newest = 0;
@@ -72,13 +72,17 @@ static bool check_versioned(struct lane *lane, const struct operation *op)
 		memcpy(&word, lane->scratch + i * 8, 8);
 		version = word >> 32;
 		if (word != versioned_word(&connection->job->settings, connection->peer, connection->job->rank,
-					   version, op->offset + i))
+					   version, op->offset + i)) {
+			snprintf(said, size, ": word %u is %#lx", op->offset + i, word);
 			return false;
+		}
 		oldest = version < oldest ? version : oldest;
 		newest = version > newest ? version : newest;
 	}
-	if (oldest < op->expected || newest > oldest + 1)
+	if (oldest < op->expected || newest > oldest + 1) {
+		snprintf(said, size, ": versions %lu to %lu", oldest, newest);
 		return false;
+	}
 	/* The owner writes a version in whole before the next, so all words of the one before are there. */
 	if (newest - 1 > lane->version_floor)
 		lane->version_floor = newest - 1;
@@ -106,7 +110,10 @@ static void check_read(struct lane *lane, const struct operation *op, const unsi
 	struct job *job = lane->connection->job;
 	int peer = lane->connection->peer;
 	bool good = gather(lane, op, buffer);
+	char said[100] = "";
 
+	if (!good)
+		snprintf(said, sizeof(said), ": it wrote beside its pieces");
 	switch (op->kind) {
 	case OP_MIRROR_READ:
 		good = good && pattern_matches(lane->scratch, op->length,
@@ -120,7 +127,7 @@ static void check_read(struct lane *lane, const struct operation *op, const unsi
 					       op->offset);
 		break;
 	case OP_READ_VERSIONED:
-		good = good && check_versioned(lane, op);
+		good = good && check_versioned(lane, op, said, sizeof(said));
 		break;
 	default:
 		good = good && check_hot(lane, op);
@@ -129,8 +136,8 @@ static void check_read(struct lane *lane, const struct operation *op, const unsi
 		tally_verified(&job->tally, op->kind == OP_MIRROR_READ ? 2 : 1);
 	else
 		tally_found(&job->tally, FOUND_DAMAGED, 1,
-			    "%s, %u bytes at %u, from rank %d, lane %d, stamp %lu", op_names[op->kind], op->length,
-			    op->offset, peer, lane->number, op->expected);
+			    "%s, %u bytes at %u, from rank %d, lane %d, stamp %lu%s", op_names[op->kind], op->length,
+			    op->offset, peer, lane->number, op->expected, said);
 }
 
 static void check_add(struct lane *lane, const struct operation *op, uint64_t old)

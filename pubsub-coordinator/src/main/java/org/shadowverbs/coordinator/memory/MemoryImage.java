@@ -82,11 +82,13 @@ final class MemoryImage implements AutoCloseable {
 
     /** These pages are in what this image builds on. */
     void addKnown(final PageRange range) {
+        checkOrder(range);
         entries.put(range.start(), new Entry(range.end(), -1));
     }
 
     /** These pages follow in the file, from where it ends now. */
     void add(final PageRange range, final ByteBuffer content) throws IOException {
+        checkOrder(range);
         final Map.Entry<Long, Entry> last = entries.lastEntry();
         if (last != null && last.getValue().offset >= 0 && last.getValue().end == range.start()) {
             entries.put(last.getKey(), new Entry(range.end(), last.getValue().offset));
@@ -95,6 +97,15 @@ final class MemoryImage implements AutoCloseable {
         }
         write(content, bytes);
         bytes += range.end() - range.start();
+    }
+
+    /** CRIU finds a page in the file by how many present ones the map has before it. */
+    private void checkOrder(final PageRange range) {
+        final Map.Entry<Long, Entry> last = entries.lastEntry();
+        if (last != null && range.start() < last.getValue().end) {
+            throw new IllegalArgumentException("pages from %#x on were added after those up to %#x"
+                    .formatted(range.start(), last.getValue().end));
+        }
     }
 
     /** The pages that were added, not those that it builds on. */
