@@ -16,7 +16,10 @@ public final class ProcessMaps {
         }
     }
 
-    /** Lines "START-END PERMISSIONS ...", ascending; ranges that touch are joined. */
+    /**
+     * Lines "START-END PERMISSIONS ...", ascending; ranges that touch are joined. So are those that overlap: the file is read in
+     * parts, and where a mapping has grown between two of them the next part begins with all of it.
+     */
     static ProcessMaps parse(final byte[] text) {
         final ProcessMaps maps = new ProcessMaps();
         int i = 0;
@@ -38,10 +41,12 @@ public final class ProcessMaps {
         return maps;
     }
 
-    private void add(final long start, final long end) {
-        if (count > 0 && ends[count - 1] == start) {
-            ends[count - 1] = end;
-            return;
+    private void add(final long from, final long to) {
+        long start = from;
+        long end = to;
+        for (; count > 0 && Long.compareUnsigned(ends[count - 1], start) >= 0; count--) {
+            start = Math.min(start, starts[count - 1]);
+            end = Math.max(end, ends[count - 1]);
         }
         if (count == starts.length) {
             starts = java.util.Arrays.copyOf(starts, count * 2);

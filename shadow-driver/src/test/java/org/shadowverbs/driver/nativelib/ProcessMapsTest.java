@@ -31,6 +31,24 @@ class ProcessMapsTest {
     }
 
     @Test
+    void aMappingThatGrewWhileTheFileWasReadIsOne() {
+        final ProcessMaps maps = ProcessMaps.parse(("""
+                00010000-00020000 rw-p 00000000 00:00 0
+                00010000-00028000 rw-p 00000000 00:00 0
+                00030000-00031000 rw-p 00000000 00:00 0
+                0002f000-00031000 rw-p 00000000 00:00 0
+                00040000-00041000 rw-p 00000000 00:00 0
+                00042000-00043000 rw-p 00000000 00:00 0
+                00040000-00044000 rw-p 00000000 00:00 0
+                """).getBytes(StandardCharsets.US_ASCII));
+        assertTrue(maps.cover(0x10000, 0x18000));
+        assertTrue(maps.cover(0x1f000, 0x9000));
+        assertTrue(maps.cover(0x2f000, 0x2000));
+        assertTrue(maps.cover(0x40800, 0x3800));
+        assertFalse(maps.cover(0x28000, 1));
+    }
+
+    @Test
     void ownMemoryIsMapped() throws IOException {
         try (Arena arena = Arena.ofConfined()) {
             assertTrue(ProcessMaps.read().cover(arena.allocate(10_000).address(), 10_000));
