@@ -33,7 +33,7 @@ final class LibfabricSystemTest {
 
     /** So many iterations, in thousands, that it should take longer than two checkpoints; else there are more. On the HCA they are slow. */
     @ParameterizedTest
-    @CsvSource({"hca, shadow0-dgram, 4", "ib2tcp, tcp0-dgram, 120"})
+    @CsvSource({"hca, shadow0-dgram, 4", "ib2tcp, tcp0-dgram, 60"})
     void goesOnAfterCheckpointAndAfterRestart(final String backend, final String domain, final int thousands) throws Exception {
         EnoughRounds.from(thousands, n -> goesOn(backend, domain, n));
     }
