@@ -228,19 +228,30 @@ final class CriuCommand {
             return new String(said.readAllBytes(), StandardCharsets.ISO_8859_1);
         }
 
+        /** Waits until it ends. @return false: it does nothing any more */
+        boolean ends(final Stall stall) throws InterruptedException {
+            boolean ended;
+            do {
+                ended = process.waitFor(Stall.ASK_NANOS, TimeUnit.NANOSECONDS);
+            } while (!ended && !stall.passed());
+            return ended;
+        }
+
+        Result result(final boolean ended) throws IOException {
+            return new Result(ended ? process.exitValue() : -1, output());
+        }
+
         /** Until it has ended; it is ended when it does nothing any more. */
         Result await(final Stall stall) throws IOException, InterruptedException {
             boolean ended = false;
             try {
-                do {
-                    ended = process.waitFor(Stall.ASK_NANOS, TimeUnit.NANOSECONDS);
-                } while (!ended && !stall.passed());
+                ended = ends(stall);
             } finally {
                 if (!ended) {
                     end(process.toHandle());
                 }
             }
-            return new Result(ended ? process.exitValue() : -1, output());
+            return result(ended);
         }
 
         /** What it says from now on is lost. */
@@ -273,7 +284,8 @@ final class CriuCommand {
         }
     }
 
-    private static Set<ProcessHandle> family(final ProcessHandle program) {
+    /** A program, and all that it has started. */
+    static Set<ProcessHandle> family(final ProcessHandle program) {
         return Stream.concat(Stream.of(program), program.descendants()).collect(Collectors.toSet());
     }
 

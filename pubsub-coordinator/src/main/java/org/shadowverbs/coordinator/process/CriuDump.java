@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.LockSupport;
+import org.shadowverbs.coordinator.system.Libc;
 
 /**
  * A CRIU that saves a tree when it is told. Until then it has asked the kernel what it must know, and not looked at the tree: it is
@@ -19,6 +20,8 @@ final class CriuDump implements AutoCloseable {
     /** One that takes longer is none that the checkpoint should wait for. */
     private static final long READY_NANOS = TimeUnit.SECONDS.toNanos(2);
     private static final long POLL_NANOS = TimeUnit.MILLISECONDS.toNanos(1);
+    /** One that has not given up by then never will. */
+    private static final long GIVE_UP_NANOS = TimeUnit.SECONDS.toNanos(5);
 
     private final List<String> command;
     /** Null: the tree stands still by itself. */
@@ -73,12 +76,54 @@ final class CriuDump implements AutoCloseable {
     /** @return status -1: it did nothing any more, and was ended; else that of CRIU, 0 when a held one has saved the tree */
     CriuCommand.Result save(final Stall stall) throws IOException, InterruptedException {
         told = true;
+        boolean done = false;
+        try {
+            tell();
+            if (hold == null) {
+                done = running.ends(stall);
+                return running.result(done);
+            }
+            final CriuCommand.Result result = hold.save(running, stall);
+            done = result.status() >= 0;
+            return result;
+        } finally {
+            if (!done) {
+                giveUp();
+            }
+        }
+    }
+
+    private void tell() {
         try (OutputStream word = running.process().getOutputStream()) {
             word.write('\n');
         } catch (final IOException e) {
-            return running.await(stall); // It has ended, and has said why.
+            return; // It has ended, and has said why.
         }
-        return hold == null ? running.await(stall) : hold.save(running, stall);
+    }
+
+    /**
+     * Has it give up in the midst: from now on it can write nothing, so it puts the programs back as they were, and ends. One that is
+     * killed leaves them where it has them run code of its own, where they die of SIGTRAP. That is for one that does not end.
+     */
+    private void giveUp() throws IOException {
+        final boolean interrupted = Thread.interrupted();
+        try {
+            for (final ProcessHandle process : CriuCommand.family(running.process().toHandle())) {
+                Libc.denyFileWrites(process.pid());
+            }
+            if (hold != null) {
+                hold.release();
+            }
+            final long end = System.nanoTime() + GIVE_UP_NANOS;
+            while (running.process().isAlive() && System.nanoTime() - end < 0) {
+                LockSupport.parkNanos(POLL_NANOS);
+            }
+            CriuCommand.end(running.process().toHandle());
+        } finally {
+            if (interrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
     }
 
     /** Lets a tree that it holds go on. One that was not told ends, and has saved nothing. */

@@ -25,8 +25,8 @@ final class DumpCommand {
     static List<String> of(final Path criu, final CriuTools tools, final ProcessTree tree, final Sharing sharing, final Path group,
             final Path folder, final HeldDump hold, final ImagePlan plan, final Path parent) throws IOException, CheckpointException {
         final Proc.Ids top = tree.top();
-        // CRIU makes the images readable by everybody but for the umask.
-        final List<String> command = new ArrayList<>(List.of("sh", "-c", "umask 077; exec \"$@\"", "sh"));
+        // CRIU makes the images readable by everybody but for the umask. It is to bear that it cannot write: see CriuDump.
+        final List<String> command = new ArrayList<>(List.of("sh", "-c", "trap '' XFSZ; umask 077; exec \"$@\"", "sh"));
         final List<String> namespaces = new ArrayList<>();
         // CRIU sees a tree as from inside its pid namespace, with the /proc that belongs to it.
         if (isElsewhere(top.pid(), "pid")) {

@@ -49,7 +49,7 @@ final class HeldDump {
     /**
      * Waits until a CRIU with these options has saved the tree.
      *
-     * @return the status of a CRIU that has ended before, -1 for one that did nothing any more, else 0
+     * @return the status of a CRIU that has ended before, -1 for one that does nothing any more, else 0
      */
     CriuCommand.Result save(final CriuCommand.Running running, final Stall stall) throws IOException, InterruptedException {
         int status = 0;
@@ -60,7 +60,6 @@ final class HeldDump {
                 break;
             }
             if (stall.passed()) {
-                CriuCommand.end(running.process().toHandle());
                 status = -1;
                 break;
             }

@@ -20,6 +20,7 @@ public final class Libc {
     public static final int O_WRONLY = 1;
     private static final int EINTR = 4;
     private static final int ESRCH = 3;
+    private static final int RLIMIT_FSIZE = 1;
     private static final short POLLIN = 1;
     private static final int SIG_SETMASK = 2;
     private static final int SOL_SOCKET = 1;
@@ -42,6 +43,7 @@ public final class Libc {
         static final NativeFunction IOCTL = NativeFunction.of("ioctl");
         static final NativeFunction PIDFD_OPEN = NativeFunction.of("pidfd_open");
         static final NativeFunction PIDFD_GETFD = NativeFunction.of("pidfd_getfd");
+        static final NativeFunction PRLIMIT = NativeFunction.of("prlimit");
         static final NativeFunction READ_MEMORY = NativeFunction.of("process_vm_readv");
         static final NativeFunction POLL = NativeFunction.of("poll");
     }
@@ -182,6 +184,17 @@ public final class Libc {
     /** @return its result, or a negative errno value */
     public static int ioctl(final int fd, final long request, final MemorySegment argument) {
         return uninterrupted(Descriptors.IOCTL, fd, request, argument.address());
+    }
+
+    /** From now on a process can write nothing to files: write(2) fails with EFBIG, and sends a SIGXFSZ. No error if it has ended. */
+    public static void denyFileWrites(final long pid) throws IOException {
+        try (Arena arena = Arena.ofConfined()) {
+            // struct rlimit: soft, hard
+            final int result = Descriptors.PRLIMIT.call(pid, RLIMIT_FSIZE, arena.allocate(16, 8).address(), 0);
+            if (result != -ESRCH) {
+                check(result, "prlimit " + pid);
+            }
+        }
     }
 
     /** Reads memory of another process. @return how many bytes were read, or a negative errno value */

@@ -19,7 +19,9 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
@@ -198,6 +200,40 @@ final class CriuImagesTest extends RealProcesses {
         final int length = TestPrograms.lines(out).size();
         TestPrograms.awaitLines(out, length + 20);
         save(images(), request(root));
+    }
+
+    /** At any moment; of several processes, since CRIU takes the longest part of a small tree's time for what each of them has. */
+    @Test
+    void aSaveThatIsGivenUpInTheMidstLeavesTheProgramsAsTheyWere() throws Exception {
+        final Path script = script("several",
+                "for i in 1 2 3 4 5; do '" + programs.counter() + "' 1000000 0 1 >\"$0.$i\" & done; wait");
+        final Process process = start(out, script.toString());
+        final List<Path> outs = IntStream.rangeClosed(1, 5).mapToObj(i -> folder.resolve("several." + i)).toList();
+        outs.forEach(file -> TestPrograms.awaitLines(file, 5));
+        final FreezeRequest request = request(root("rank 0", process));
+        final AtomicInteger givenUp = new AtomicInteger();
+        for (int round = 0; round < 20; round++) {
+            final Path given = images();
+            try (FrozenTrees frozen = criu.freeze(request)) {
+                final Thread saving = Thread.ofPlatform().start(() -> {
+                    try {
+                        save(frozen, given);
+                    } catch (final CheckpointException e) {
+                        givenUp.incrementAndGet();
+                    }
+                });
+                TestPrograms.await("CRIU to begin", () -> Files.exists(given.resolve("tree-0").resolve(CriuCommand.LOG)));
+                Thread.sleep(round * 4L);
+                saving.interrupt();
+                saving.join();
+            }
+        }
+        for (final Path file : outs) {
+            TestPrograms.awaitLines(file, TestPrograms.lines(file).size() + 5);
+        }
+        assertEquals(5, process.children().count());
+        assertTrue(givenUp.get() > 3, givenUp + " of 20");
+        save(images(), request);
     }
 
     /** What the process reads soon cannot be saved now. */
