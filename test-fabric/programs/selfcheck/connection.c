@@ -323,7 +323,7 @@ void versioned_advance(struct connection *connection)
 	struct settings *settings = &connection->job->settings;
 	uint64_t *words = (uint64_t *)(connection->window + versioned_offset(settings));
 
-	/* In order and each word at once: a reader meets words of two versions at most, newer ones first. */
+	/* In order and each word at once: who meets a word of the next version knows that all have this one. */
 	for (uint32_t i = 0; i < VERSIONED_WORDS; i++)
 		__atomic_store_n(&words[i], versioned_word(settings, connection->job->rank, connection->peer,
 							   connection->version + 1, i), __ATOMIC_RELEASE);
