@@ -180,7 +180,7 @@ public final class Demo {
     }
 
     private JsonNode checkpoint(final Job job, final ObjectNode result) throws IOException, InterruptedException {
-        final JsonNode checkpoint = job.checkpoint();
+        final JsonNode checkpoint = job.checkpointed(job.startCheckpoint());
         for (final String name : List.of("checkpoint_ms", "drain_ms")) {
             result.put(name, checkpoint.get(name).asDouble());
         }

@@ -18,6 +18,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.function.BooleanSupplier;
+import java.util.function.Consumer;
 import java.util.function.Predicate;
 import java.util.stream.Stream;
 import org.shadowverbs.coordinator.cli.Address;
@@ -27,8 +28,9 @@ import org.shadowverbs.coordinator.protocol.HostMessages.Result;
 
 /**
  * A job on the software HCA, driven by the commands of the distribution as a person would: a coordinator on a port of
- * its own, programs launched under it, checkpoints, restarts. Only what is asked again and again while it waits, and the end
- * of a coordinator, it asks by itself: commands that start in a row take their processors from what is waited for.
+ * its own, programs launched under it, checkpoints, restarts. Only what is asked again and again while it waits, a checkpoint of
+ * which nothing counts but the result, and the end of a coordinator, it asks for by itself: commands that start in a row take their
+ * processors from what is waited for.
  * Everything it leaves behind is in one temporary folder and one fabric directory, both removed at the end.
  */
 public final class Job implements AutoCloseable {
@@ -281,9 +283,27 @@ public final class Job implements AutoCloseable {
         return run("checkpoint-" + commands++, command("checkpoint", concat(at(), "--json"), kinds.add(options)));
     }
 
-    /** Takes a checkpoint. @return what the command printed: folder, image_bytes, checkpoint_ms, drain_ms, ... */
-    public JsonNode checkpoint(final String... options) throws IOException, InterruptedException {
-        return checkpointed(startCheckpoint(options));
+    /**
+     * Takes a checkpoint, without the command.
+     *
+     * @param options of the command
+     * @return what that would print with {@code --json}: folder, image_bytes, checkpoint_ms, drain_ms, ...
+     */
+    public JsonNode checkpoint(final String... options) throws IOException {
+        final Map<String, String> arguments = new HashMap<>();
+        for (final String option : kinds.add(options)) {
+            arguments.put(option.substring("--".length()), "true");
+        }
+        final StringBuilder said = new StringBuilder();
+        try {
+            final Result result = ask("checkpoint", arguments, line -> said.append(line).append('\n'));
+            if (result.status() != 0) {
+                throw new IOException("a checkpoint failed: " + said + result.text());
+            }
+            return JSON.readTree(result.json());
+        } catch (CommandException | CoordinatorClient.Unreachable e) {
+            throw new IOException("a checkpoint failed: " + said + e.getMessage(), e);
+        }
     }
 
     /** Waits for the end of a checkpoint command, which must be with status 0. @return what it printed */
@@ -380,10 +400,13 @@ public final class Job implements AutoCloseable {
         }
     }
 
-    private Result ask(final String command, final Map<String, String> arguments)
+    private Result ask(final String command, final Map<String, String> arguments) throws CommandException, CoordinatorClient.Unreachable {
+        return ask(command, arguments, line -> { });
+    }
+
+    private Result ask(final String command, final Map<String, String> arguments, final Consumer<String> lines)
             throws CommandException, CoordinatorClient.Unreachable {
-        return CoordinatorClient.call(new Address("127.0.0.1", port(), true, asking), command, arguments, COMMAND.toMillis(),
-                line -> { });
+        return CoordinatorClient.call(new Address("127.0.0.1", port(), true, asking), command, arguments, COMMAND.toMillis(), lines);
     }
 
     /** The phase of the checkpoint that goes on; else "running". */
