@@ -109,7 +109,7 @@ final class CriuDump implements AutoCloseable {
         final boolean interrupted = Thread.interrupted();
         try {
             for (final ProcessHandle process : CriuCommand.family(running.process().toHandle())) {
-                Libc.denyFileWrites(process.pid());
+                denyWrites(process.pid());
             }
             if (hold != null) {
                 hold.release();
@@ -123,6 +123,14 @@ final class CriuDump implements AutoCloseable {
             if (interrupted) {
                 Thread.currentThread().interrupt();
             }
+        }
+    }
+
+    private static void denyWrites(final long pid) {
+        try {
+            Libc.denyFileWrites(pid);
+        } catch (final IOException e) {
+            System.getLogger(CriuDump.class.getName()).log(System.Logger.Level.WARNING, "{0}", e.getMessage());
         }
     }
 
