@@ -108,9 +108,9 @@ final class CriuDump implements AutoCloseable {
     private void giveUp() throws IOException {
         final boolean interrupted = Thread.interrupted();
         try {
-            for (final ProcessHandle process : CriuCommand.family(running.process().toHandle())) {
-                denyWrites(process.pid());
-            }
+            // The pid of one that has ended may be another's.
+            CriuCommand.family(running.process().toHandle()).stream().filter(ProcessHandle::isAlive)
+                    .forEach(process -> denyWrites(process.pid()));
             if (hold != null) {
                 hold.release();
             }
@@ -118,7 +118,9 @@ final class CriuDump implements AutoCloseable {
             while (running.process().isAlive() && System.nanoTime() - end < 0) {
                 LockSupport.parkNanos(POLL_NANOS);
             }
-            CriuCommand.end(running.process().toHandle());
+            if (running.process().isAlive()) {
+                CriuCommand.end(running.process().toHandle());
+            }
         } finally {
             if (interrupted) {
                 Thread.currentThread().interrupt();
