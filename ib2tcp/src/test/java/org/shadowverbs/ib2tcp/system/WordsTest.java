@@ -48,7 +48,8 @@ class WordsTest {
         rkey = b.regions.add(qb.domain(), remote, ROOM, remote, 15);
     }
 
-    private static void fill(final long from, final int bytes, final int value) {
+    /** Fills words with a number from 0 to 127. */
+    static void fill(final long from, final int bytes, final int value) {
         for (int i = 0; i < bytes; i += 8) {
             Memory.i64(from + i, value * ONES);
         }
@@ -59,7 +60,8 @@ class WordsTest {
                 remote + remoteOffset, rkey, 0, 0));
     }
 
-    private static void assertWhole(final long from, final int first, final int end) {
+    /** Each word between the offsets is one that {@link #fill} has written. */
+    static void assertWhole(final long from, final int first, final int end) {
         for (int i = first + 7 & -8; i + 8 <= end; i += 8) {
             final long word = Memory.i64(from + i);
             assertEquals((word & 0xff) * ONES, word, "word at " + i);

@@ -19,7 +19,6 @@ import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.stream.IntStream;
 import org.junit.jupiter.api.Test;
@@ -181,13 +180,7 @@ final class CriuImagesTest extends RealProcesses {
         try (FrozenTrees frozen = new Criu(Path.of("/proc/self/mountinfo"), slow).freeze(request(root))) {
             final Path given = images();
             final List<Exception> failures = new CopyOnWriteArrayList<>();
-            final Thread saving = Thread.ofPlatform().start(() -> {
-                try {
-                    save(frozen, given);
-                } catch (final CheckpointException e) {
-                    failures.add(e);
-                }
-            });
+            final Thread saving = startSaving(frozen, given, failures);
             TestPrograms.await("CRIU has read the tree", () -> Files.exists(met) && !TestPrograms.lines(met).isEmpty());
             final List<ProcessHandle> all = ProcessHandle.current().descendants()
                     .filter(p -> p.info().commandLine().orElse("").contains(given.toString())).toList();
@@ -211,17 +204,11 @@ final class CriuImagesTest extends RealProcesses {
         final List<Path> outs = IntStream.rangeClosed(1, 5).mapToObj(i -> folder.resolve("several." + i)).toList();
         outs.forEach(file -> TestPrograms.awaitLines(file, 5));
         final FreezeRequest request = request(root("rank 0", process));
-        final AtomicInteger givenUp = new AtomicInteger();
+        final List<Exception> failures = new CopyOnWriteArrayList<>();
         for (int round = 0; round < 20; round++) {
             final Path given = images();
             try (FrozenTrees frozen = criu.freeze(request)) {
-                final Thread saving = Thread.ofPlatform().start(() -> {
-                    try {
-                        save(frozen, given);
-                    } catch (final CheckpointException e) {
-                        givenUp.incrementAndGet();
-                    }
-                });
+                final Thread saving = startSaving(frozen, given, failures);
                 TestPrograms.await("CRIU to begin", () -> Files.exists(given.resolve("tree-0").resolve(CriuCommand.LOG)));
                 Thread.sleep(round * 4L);
                 saving.interrupt();
@@ -232,7 +219,7 @@ final class CriuImagesTest extends RealProcesses {
             TestPrograms.awaitLines(file, TestPrograms.lines(file).size() + 5);
         }
         assertEquals(5, process.children().count());
-        assertTrue(givenUp.get() > 3, givenUp + " of 20");
+        assertTrue(failures.size() > 3, failures.size() + " of 20");
         save(images(), request);
     }
 
@@ -374,6 +361,16 @@ final class CriuImagesTest extends RealProcesses {
         assertFalse(trees.exitStatuses().get("rank 0").isDone());
         trees.signal(SIGTERM);
         assertEquals(128 + SIGTERM, status(trees, "rank 0"));
+    }
+
+    private static Thread startSaving(final FrozenTrees frozen, final Path directory, final List<Exception> failures) {
+        return Thread.ofPlatform().start(() -> {
+            try {
+                save(frozen, directory);
+            } catch (final CheckpointException e) {
+                failures.add(e);
+            }
+        });
     }
 
     private Path script(final String name, final String text) throws IOException {

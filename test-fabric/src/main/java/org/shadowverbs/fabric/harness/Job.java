@@ -345,7 +345,8 @@ public final class Job implements AutoCloseable {
     }
 
     /** Takes a checkpoint, kills what runs, and restarts it on that backend, as {@link #restartAndAwait} does. */
-    public Running killAndRestart(final String on, final int ranks, final Running... running) throws IOException, InterruptedException {
+    public Running killAndRestart(final String on, final int ranks, final Running... running)
+            throws IOException, InterruptedException {
         final String folder = checkpoint().get("folder").asText();
         for (final Running program : running) {
             program.killHard();
@@ -400,7 +401,8 @@ public final class Job implements AutoCloseable {
         }
     }
 
-    private Result ask(final String command, final Map<String, String> arguments) throws CommandException, CoordinatorClient.Unreachable {
+    private Result ask(final String command, final Map<String, String> arguments)
+            throws CommandException, CoordinatorClient.Unreachable {
         return ask(command, arguments, line -> { });
     }
 
