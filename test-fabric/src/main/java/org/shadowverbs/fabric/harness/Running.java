@@ -4,11 +4,15 @@ package org.shadowverbs.fabric.harness;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.DirectoryIteratorException;
+import java.nio.file.DirectoryStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
@@ -118,12 +122,50 @@ public final class Running implements AutoCloseable {
 
     /** Its descendants that still run, for sending signals to. */
     public List<ProcessHandle> descendants() {
-        return Stream.concat(process.descendants(), inJobRoot()).distinct().toList();
+        final List<ProcessHandle> own = process.descendants().toList();
+        return Stream.concat(own.stream(), inJobRoot(own)).distinct().toList();
     }
 
-    /** What runs in a job root for it, when it or what it has started has become a stand-in. */
-    private Stream<ProcessHandle> inJobRoot() {
-        if (Stream.concat(Stream.of(process.toHandle()), process.descendants())
+    /**
+     * Itself, its descendants, and what runs in a job root for it. A look at them alone: descendants() reads of all processes of
+     * the machine. One whose sibling ends at that moment may be missed (proc(5), /proc/pid/task/tid/children).
+     */
+    private List<ProcessHandle> family() {
+        final List<Long> pids = new ArrayList<>(List.of(pid()));
+        for (int i = 0; i < pids.size(); i++) {
+            pids.addAll(children(pids.get(i)));
+        }
+        final List<ProcessHandle> own = pids.stream().map(ProcessHandle::of).flatMap(Optional::stream).toList();
+        return Stream.concat(own.stream(), inJobRoot(own)).distinct().toList();
+    }
+
+    private static List<Long> children(final long pid) {
+        final List<Long> children = new ArrayList<>();
+        try (DirectoryStream<Path> threads = Files.newDirectoryStream(Path.of("/proc", Long.toString(pid), "task"))) {
+            for (final Path thread : threads) {
+                for (final String child : childrenOf(thread).split(" ")) {
+                    if (!child.isEmpty()) {
+                        children.add(Long.parseLong(child));
+                    }
+                }
+            }
+        } catch (DirectoryIteratorException | IOException e) {
+            return children; // it has ended
+        }
+        return children;
+    }
+
+    private static String childrenOf(final Path thread) {
+        try {
+            return Files.readString(thread.resolve("children"));
+        } catch (IOException e) {
+            return ""; // it has ended
+        }
+    }
+
+    /** What runs in a job root for it, when one of its own processes has become a stand-in. */
+    private Stream<ProcessHandle> inJobRoot(final List<ProcessHandle> own) {
+        if (Stream.concat(Stream.of(process.toHandle()), own.stream())
                 .noneMatch(p -> p.info().command().orElse("").endsWith("/shadowverbs-job-root"))) {
             return Stream.empty();
         }
@@ -172,7 +214,7 @@ public final class Running implements AutoCloseable {
 
     /** Seconds of processor time that it and its children that still run have used. */
     public double processorSeconds() {
-        return Stream.concat(Stream.of(process.toHandle()), descendants().stream())
+        return family().stream()
                 .mapToDouble(p -> p.info().totalCpuDuration().orElse(Duration.ZERO).toMillis() / 1e3).sum();
     }
 
