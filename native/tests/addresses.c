@@ -779,7 +779,7 @@ static void threads_while_the_table_changes(void)
 	restart(tables[0]);
 	for (int i = 0; i < THREADS; i++)
 		CHECK_EQUAL(pthread_create(&threads[i], NULL, connects, NULL), 0);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 50; i++) {
 		restart(tables[i % 2]);
 		usleep(2000);
 	}
