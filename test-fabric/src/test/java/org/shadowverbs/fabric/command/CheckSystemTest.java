@@ -15,12 +15,10 @@ import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Map;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.Test;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 import org.shadowverbs.fabric.harness.Distribution;
 import org.shadowverbs.fabric.harness.Job;
-import org.shadowverbs.fabric.harness.LocalPort;
 import org.shadowverbs.fabric.harness.Running;
 import org.shadowverbs.fabric.harness.Selfcheck;
 
@@ -90,24 +88,6 @@ final class CheckSystemTest {
             assertTrue(answer.get("check").get("possible").asBoolean(), answer::toString);
             assertEquals(1, program.lines(SAID), program.errors());
             job.checkpoint();
-        }
-    }
-
-    @Test
-    void aPeerOutsideTheJobIsNamed() throws Exception {
-        try (Job job = Distribution.start()) {
-            job.configure(Job.SLOW);
-            final int port = LocalPort.free();
-            final String[] words = {"ibv_rc_pingpong", "-n", "1000000", "-p", "" + port};
-            final Running server = job.runNative("server", words);
-            job.await("the server to listen", LocalPort.listens(port), server);
-            final Running client = job.launch("client", "ibv_rc_pingpong", "-n", "1000000", "-p", "" + port, "localhost");
-            job.awaitRanks(1, client);
-            job.await("the client to be connected", client.takes(0.3), client);
-            final Running check = job.runCommand("checkpoint", at(job, "--check"));
-            assertEquals(1, check.awaitEnd(COMMAND));
-            assertTrue(check.errors().contains("rank 0 (host ") && check.errors().contains("the peer is outside the job"),
-                    check.errors());
         }
     }
 }
