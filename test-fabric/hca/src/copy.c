@@ -80,3 +80,51 @@ int copy_to_own(const struct iovec *to, int n, const void *from, uint64_t length
 
 	return syscall(SYS_process_vm_writev, getpid(), &iov, 1, to, n, 0) == (long)length ? 0 : -1;
 }
+
+/* So much is moved at once of what is moved by words. */
+#define WORDS 4096
+
+/* The first @length bytes of @iov, which has them; returns how many entries that are. */
+static int head_of(const struct iovec *iov, uint64_t length, struct iovec *head)
+{
+	int n;
+
+	for (n = 0; length; n++) {
+		head[n] = iov[n];
+		if (head[n].iov_len > length)
+			head[n].iov_len = length;
+		length -= head[n].iov_len;
+	}
+	return n;
+}
+
+int copy_words(struct seg *seg, bool read, const struct iovec *local, int nlocal, const struct iovec *remote)
+{
+	_Alignas(64) unsigned char words[WORDS];
+	struct iovec left[HCA_MAX_SGE + 1], own[HCA_MAX_SGE + 1];
+	uint64_t length = remote->iov_len, at = (uintptr_t)remote->iov_base;
+
+	/* These the kernel copies by words itself. */
+	if (nlocal == 1 && (uintptr_t)local->iov_base % 8 == at % 8)
+		return read ? copy_from_peer(seg, local, nlocal, remote, 1, length)
+			    : copy_to_peer(seg, local, nlocal, remote, 1, length);
+	memcpy(left, local, nlocal * sizeof(*left));
+	while (length) {
+		uint64_t part = WORDS - at % 8;
+		struct iovec there, here;
+		int n;
+
+		if (part > length)
+			part = length;
+		there = (struct iovec){ (void *)(uintptr_t)at, part };
+		here = (struct iovec){ words + at % 8, part };
+		n = head_of(left, part, own);
+		if (read ? copy_from_peer(seg, &here, 1, &there, 1, part) || copy_to_own(own, n, here.iov_base, part)
+			 : copy_from_own(here.iov_base, own, n, part) || copy_to_peer(seg, &here, 1, &there, 1, part))
+			return -1;
+		nlocal = advance(left, nlocal, part);
+		at += part;
+		length -= part;
+	}
+	return 0;
+}

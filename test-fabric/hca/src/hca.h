@@ -646,6 +646,11 @@ int copy_to_peer(struct seg *seg, const struct iovec *local, int nlocal, const s
 		 uint64_t length);
 int copy_from_peer(struct seg *seg, const struct iovec *local, int nlocal, const struct iovec *remote, int nremote,
 		   uint64_t length);
+/*
+ * The whole of @remote, a READ's or a WRITE's, so that no aligned word of eight bytes there is met in the midst of a change, as
+ * none is by an HCA. The kernel cuts words that lie otherwise here, or in two pieces.
+ */
+int copy_words(struct seg *seg, bool read, const struct iovec *local, int nlocal, const struct iovec *remote);
 /* The same inside our own process, for memory that may be gone. */
 int copy_from_own(void *to, const struct iovec *from, int n, uint64_t length);
 int copy_to_own(const struct iovec *to, int n, const void *from, uint64_t length);

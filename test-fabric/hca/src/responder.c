@@ -224,7 +224,7 @@ static int respond_rdma(struct request *req)
 		return access_error(req);
 	remote.iov_base = (void *)(uintptr_t)va;
 	remote.iov_len = req->length;
-	if (!(read ? copy_from_peer : copy_to_peer)(req->home, req->local, req->nlocal, &remote, 1, req->length))
+	if (!copy_words(req->home, read, req->local, req->nlocal, &remote))
 		return IBV_WC_SUCCESS;
 	status = blame(req, IBV_WC_REM_OP_ERR);
 	if (status == IBV_WC_REM_OP_ERR)

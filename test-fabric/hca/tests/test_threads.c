@@ -155,6 +155,95 @@ static void many_contexts(void)
 		CHECK_EQ(pthread_join(thread[i], NULL), 0);
 }
 
+/* Of eight bytes whose halves are alike. */
+#define WORDS 512
+
+static uint64_t word_of(uint32_t number)
+{
+	return (uint64_t)number << 32 | number;
+}
+
+static void check_words(const unsigned char *from)
+{
+	for (int i = 0; i < WORDS; i++) {
+		uint64_t word;
+
+		memcpy(&word, from + i * 8, 8);
+		CHECK_EQ(word, word_of(word));
+	}
+}
+
+static bool over;
+
+static void *change_words(void *arg)
+{
+	uint64_t *words = arg;
+
+	for (uint32_t number = 0; !__atomic_load_n(&over, __ATOMIC_ACQUIRE); number++)
+		for (int i = 0; i < WORDS; i++)
+			__atomic_store_n(&words[i], word_of(number), __ATOMIC_RELAXED);
+	return NULL;
+}
+
+static void *look_at_words(void *arg)
+{
+	uint64_t *words = arg;
+
+	while (!__atomic_load_n(&over, __ATOMIC_ACQUIRE))
+		for (int i = 0; i < WORDS; i++) {
+			uint64_t word = __atomic_load_n(&words[i], __ATOMIC_RELAXED);
+
+			CHECK_EQ(word, word_of(word));
+		}
+	return NULL;
+}
+
+#define PIECES 16
+
+/* Moves them @times from or to that place of @a's buffer, in pieces of so many bytes. */
+static void move_words(enum ibv_wr_opcode opcode, uint32_t place, uint32_t size, int times)
+{
+	struct ibv_sge pieces[PIECES];
+	struct ibv_send_wr wr = {
+		.sg_list = pieces, .opcode = opcode, .send_flags = IBV_SEND_SIGNALED,
+		.wr.rdma = { .remote_addr = to_b.buf, .rkey = to_b.rkey },
+	}, *bad;
+
+	for (uint32_t done = 0; done < WORDS * 8; done += size)
+		pieces[wr.num_sge++] = sge_of(&a, place + done, done + size < WORDS * 8 ? size : WORDS * 8 - done);
+	for (int i = 0; i < times; i++) {
+		for (int j = 0; opcode == IBV_WR_RDMA_WRITE && j < WORDS; j++)
+			memcpy(a.buf + place + j * 8, &(uint64_t){ word_of(i) }, 8);
+		CHECK_EQ(ibv_post_send(a.qp, &wr, &bad), 0);
+		expect(a.send_cq, 0, IBV_WC_SUCCESS);
+		if (opcode == IBV_WR_RDMA_READ)
+			check_words(a.buf + place);
+	}
+}
+
+/* What an HCA reads and writes while somebody writes and reads it is old or new in each aligned word. */
+static void words_are_moved_whole(void)
+{
+	struct options opt = { .max_sge = PIECES };
+	enum ibv_wr_opcode opcodes[] = { IBV_WR_RDMA_READ, IBV_WR_RDMA_WRITE };
+
+	for (int i = 0; i < 2; i++) {
+		pthread_t thread;
+
+		pair_open(&a, &b, &opt);
+		to_b = endpoint_address(&b);
+		__atomic_store_n(&over, false, __ATOMIC_RELEASE);
+		CHECK_EQ(pthread_create(&thread, NULL, i ? look_at_words : change_words, b.buf), 0);
+		for (uint32_t place = 0; place < 64; place += 7) {
+			move_words(opcodes[i], place, WORDS * 8, 300);
+			move_words(opcodes[i], place, WORDS * 8 / PIECES + 1 + place, 500);
+		}
+		__atomic_store_n(&over, true, __ATOMIC_RELEASE);
+		CHECK_EQ(pthread_join(thread, NULL), 0);
+		pair_close(&a, &b);
+	}
+}
+
 int main(void)
 {
 	harness_start();
@@ -162,5 +251,6 @@ int main(void)
 	RUN(many_pollers);
 	RUN(control_next_to_traffic);
 	RUN(many_contexts);
+	RUN(words_are_moved_whole);
 	return 0;
 }
