@@ -265,7 +265,7 @@ final class FailureSystemTest {
         return program.descendants().getLast();
     }
 
-    /** One side of ibv_rc_pingpong under the preload, the other not: it cannot be saved, which is said, and ends as if nobody had tried. */
+    /** One side of ibv_rc_pingpong under the preload, the other not: it cannot be saved, is named, and ends as if nobody had tried. */
     @Test
     void aPeerOutsideTheJobIsRefusedWithoutHarm() throws Exception {
         try (Job job = Distribution.start()) {
