@@ -22,9 +22,9 @@ final class BenchServer {
 
     BenchServer(final Path work, final String who) throws BenchException {
         this.who = who;
-        folder = work.resolve(who.replace(' ', '-') + ".requests");
         try {
-            Files.createDirectories(folder);
+            // Of its own: what is left of another program of that name would be taken for its requests and results.
+            folder = Files.createTempDirectory(work, who.replace(' ', '-') + ".requests-");
         } catch (IOException e) {
             throw new BenchException(e.toString());
         }
